@@ -1,0 +1,44 @@
+# On a fresh machine with Python 3.11 and make, every target sets up its own virtual environment first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+export JAX_PLATFORMS ?= cpu
+# Compiled programs are kept between runs of the tests: JAX compiles slowly and runs fast.
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/xla
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
+
+.PHONY: demo test test-slow lint format bench chain clean
+
+demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped DQN and epsilon-greedy
+	$(BIN)/paramnoise reproduce chain --scale small --out demo
+
+test: $(READY)  ## the whole suite but the slow checks
+	$(BIN)/pytest -n 2 --dist loadfile
+
+test-slow: $(READY)  ## the checks that take minutes
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## steps per second of the compiled and the host loop
+	$(BIN)/python benchmarks/loops.py
+
+chain: $(READY)  ## the paper's chain figure, all of it
+	$(BIN)/paramnoise reproduce chain --scale paper --out results
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache demo runs

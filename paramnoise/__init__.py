@@ -1,0 +1,33 @@
+"""Exploration by parameter space noise (Plappert et al., ICLR 2018)."""
+
+from paramnoise import noise
+from paramnoise.api import DQN, Agent, BootstrappedDQN, Evaluation, load
+from paramnoise.exploration import (
+    BootstrapHead,
+    EpsilonGreedy,
+    Exploration,
+    Gaussian,
+    NoNoise,
+    OrnsteinUhlenbeck,
+    ParameterNoise,
+)
+from paramnoise.validation import UsageError
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DQN",
+    "Agent",
+    "BootstrapHead",
+    "BootstrappedDQN",
+    "EpsilonGreedy",
+    "Evaluation",
+    "Exploration",
+    "Gaussian",
+    "NoNoise",
+    "OrnsteinUhlenbeck",
+    "ParameterNoise",
+    "UsageError",
+    "load",
+    "noise",
+]

@@ -1,0 +1,6 @@
+"""`python -m paramnoise`."""
+
+from paramnoise.cli import entry
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,92 @@
+"""What DQN and bootstrapped DQN share: settings, the optimizer, the TD target, the target network."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from paramnoise.validation import require
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QLearningConfig:
+    """Settings of value learning with replay and a target network."""
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    """Units of each hidden layer."""
+    layer_norm: bool = True
+    """Layer norm before each nonlinearity; parameter noise needs it (sec. 3)."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    adam_epsilon: float = 1e-8
+    """Adam's epsilon."""
+    gamma: float = 0.99
+    """The discount factor."""
+    batch_size: int = 32
+    """Transitions per train step."""
+    buffer_size: int = 100_000
+    """Transitions that replay holds."""
+    learning_starts: int = 1_000
+    """Environment steps before the first train step."""
+    train_every: int = 1
+    """Environment steps per train step."""
+    target_every: int = 500
+    """Environment steps between copies into the target network."""
+
+    def __post_init__(self) -> None:
+        require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all at least 1")
+        require(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
+        require(self.adam_epsilon > 0, "adam_epsilon", self.adam_epsilon, "above 0")
+        require(0 <= self.gamma <= 1, "gamma", self.gamma, "between 0 and 1")
+        require(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1")
+        require(self.buffer_size >= self.batch_size, "buffer_size", self.buffer_size, "at least batch_size")
+        require(self.learning_starts >= 0, "learning_starts", self.learning_starts, "at least 0")
+        require(self.train_every >= 1, "train_every", self.train_every, "at least 1")
+        require(
+            self.target_every >= 1 and self.target_every % self.train_every == 0,
+            "target_every",
+            self.target_every,
+            f"a positive multiple of train_every ({self.train_every})",
+        )
+
+    @property
+    def target_period(self) -> int:
+        """Train steps between copies into the target network."""
+        return self.target_every // self.train_every
+
+
+class QLearningState(NamedTuple):
+    """All that changes in a value learner."""
+
+    network: Any
+    target: Any
+    optimizer: Any
+    updates: Array
+    """Train steps so far."""
+
+
+def init_state(config: QLearningConfig, network: Any) -> QLearningState:
+    """The state around a fresh network."""
+    return QLearningState(network, network, _adam(config).init(network), jnp.int32(0))
+
+
+def td_target(reward: Array, terminated: Array, next_value: Array, gamma: float) -> Array:
+    """The target r + gamma * V(s'), or r alone where the task ended. Truncation does not enter: its value is bootstrapped."""
+    return reward + gamma * jnp.where(terminated, 0.0, next_value)
+
+
+def apply_gradient(config: QLearningConfig, state: QLearningState, gradient: Any) -> QLearningState:
+    """One Adam step, and the copy into the target network when it is due."""
+    changes, optimizer = _adam(config).update(gradient, state.optimizer)
+    network = optax.apply_updates(state.network, changes)
+    updates = state.updates + 1
+    copy = updates % config.target_period == 0
+    target = jax.tree.map(lambda new, old: jnp.where(copy, new, old), network, state.target)
+    return QLearningState(network, target, optimizer, updates)
+
+
+def _adam(config: QLearningConfig) -> optax.GradientTransformation:
+    return optax.adam(config.learning_rate, eps=config.adam_epsilon)

@@ -1,0 +1,181 @@
+"""The small object that people use: learn, predict, evaluate, save, load."""
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import gymnasium as gym
+import numpy as np
+
+from paramnoise.envs import EnvLike, env_factory, env_name, unflattened_space
+from paramnoise.exploration import Exploration
+from paramnoise.policies import noise_free_actions
+from paramnoise.presets import make_config
+from paramnoise.training.config import RunConfig
+from paramnoise.training.display import bar, describe
+from paramnoise.training.run import build_loop, load_loop, save_loop
+from paramnoise.training.run_directory import RunDirectory
+from paramnoise.validation import UsageError, require
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The returns of noise-free episodes."""
+
+    returns: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean return."""
+        return float(np.mean(self.returns))
+
+    @property
+    def median(self) -> float:
+        """The median return."""
+        return float(np.median(self.returns))
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of the returns."""
+        return float(np.std(self.returns))
+
+    def __str__(self) -> str:
+        return f"mean {self.mean:.1f}, median {self.median:.1f}, std {self.std:.1f} over {len(self.returns)} episodes"
+
+
+class Agent:
+    """An agent, its exploration and its environment; the public classes below only name the algorithm."""
+
+    algorithm: ClassVar[str]
+
+    def __init__(
+        self,
+        env: EnvLike,
+        *,
+        exploration: Exploration | str | None = None,
+        seed: int = 0,
+        num_envs: int = 1,
+        env_kwargs: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ):
+        """Makes an agent.
+
+        Args:
+            env: a Gymnasium id, an environment (it is copied), or a function that makes one.
+            exploration: a strategy such as `ParameterNoise(delta=0.05)`, or its name; None: the algorithm's default.
+            seed: decides every random draw.
+            num_envs: environments stepped together, each with its own exploration.
+            env_kwargs: keywords of an environment that is given by id.
+            settings: fields of the agent's config, such as `learning_rate`; they override the environment's preset.
+        """
+        name = env_name(env)
+        config = make_config(
+            self.algorithm,
+            name,
+            env_kwargs,
+            exploration=exploration,
+            agent=settings,
+            seed=seed,
+            num_envs=num_envs,
+        )
+        self._adopt(config, env)
+
+    def _adopt(self, config: RunConfig, env: EnvLike) -> None:
+        make_env = env_factory(env, config.env_kwargs)
+        self.config = config
+        self._loop = build_loop(config, make_env)
+        self._space = unflattened_space(make_env())
+
+    @property
+    def step(self) -> int:
+        """Environment steps so far."""
+        return self._loop.step
+
+    def learn(
+        self, steps: int, *, eval_every: int | None = None, eval_episodes: int | None = None, progress: bool = True
+    ) -> Self:
+        """Trains for `steps` more environment steps, with a noise-free evaluation every `eval_every` and at the end."""
+        require(steps >= 1, "steps", steps, "at least 1")
+        first, until = self.step, self.step + steps
+        started = time.perf_counter()
+        with bar(until, f"{self.algorithm} {self.config.env}", "steps", show=progress) as shown:
+            rows = self._loop.run(
+                until,
+                eval_every=eval_every or self.config.eval_every,
+                eval_episodes=eval_episodes or self.config.eval_episodes,
+                on_step=shown.advance_to,
+            )
+            for row in rows:
+                rate = (self.step - first) / (time.perf_counter() - started)
+                if progress:
+                    shown.line(describe({**row, "steps_per_second": rate}))
+        return self
+
+    def predict(
+        self, obs: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[np.ndarray, None]:
+        """The noise-free action for an observation, or for each of a batch.
+
+        The signature is Stable-Baselines3's, so that its tools work; the other arguments change nothing.
+        """
+        flat, is_batch = _flatten(self._space, obs)
+        actions = np.asarray(noise_free_actions(self._loop.policy, flat))
+        return (actions if is_batch else actions[0]), None
+
+    def evaluate(self, episodes: int = 20, seed: int = 0) -> Evaluation:
+        """Runs noise-free episodes on environments of their own."""
+        require(episodes >= 1, "episodes", episodes, "at least 1")
+        return Evaluation(tuple(self._loop.evaluate(episodes, seed).tolist()))
+
+    def save(self, path: str | Path) -> None:
+        """Writes the whole agent, replay included, so that a loaded one learns on as this one would."""
+        path = Path(path)
+        if path.exists() and not (path / "config.json").exists() and (path.is_file() or any(path.iterdir())):
+            raise UsageError(f"{path} exists and is not a saved agent: choose another path")
+        save_loop(self._loop, path / "checkpoint", wall_time=0.0)
+        RunDirectory(path).write_config(self.config)
+
+
+class DQN(Agent):
+    """DQN, plain or with a policy head (`policy_head=True`); explores by `EpsilonGreedy` unless told otherwise."""
+
+    algorithm = "dqn"
+
+
+class BootstrappedDQN(Agent):
+    """Bootstrapped DQN; explores by `BootstrapHead` unless told otherwise."""
+
+    algorithm = "bootstrapped-dqn"
+
+
+AGENTS: dict[str, type[Agent]] = {cls.algorithm: cls for cls in (DQN, BootstrappedDQN)}
+
+
+def load(path: str | Path, env: EnvLike | None = None) -> Agent:
+    """Loads an agent from what `save` wrote or from a run directory; nothing in it is executed.
+
+    Args:
+        path: the directory.
+        env: the environment, if the agent was made with one that is not a Gymnasium id.
+    """
+    directory = RunDirectory(Path(path))
+    config = directory.config()
+    agent = AGENTS[config.algorithm].__new__(AGENTS[config.algorithm])
+    agent._adopt(config, config.env if env is None else env)
+    load_loop(agent._loop, directory.checkpoint)
+    return agent
+
+
+def _flatten(space: gym.Space, obs: Any) -> tuple[np.ndarray, bool]:
+    """Observations of an environment as the vectors that networks take, and whether they were a batch."""
+    if isinstance(space, gym.spaces.Box):
+        array = np.asarray(obs, space.dtype)
+        is_batch = array.shape != space.shape
+        if is_batch and array.shape[1:] != space.shape:
+            raise UsageError(f"observation of shape {array.shape}: expected {space.shape}, or a batch of that")
+        return array.reshape(-1, int(np.prod(space.shape))), is_batch
+    is_batch = isinstance(obs, np.ndarray | list) and not space.contains(obs)
+    rows = obs if is_batch else [obs]
+    return np.stack([gym.spaces.flatten(space, row) for row in rows]), is_batch

@@ -1,0 +1,187 @@
+"""The command line: train, evaluate, reproduce, plot, envs.
+
+Parsing returns a function to run, so that an error in the words of a command is one line and not a stack of boxes.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import io
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import tyro
+
+from paramnoise import commands
+from paramnoise.agents import ALGORITHMS, Algorithm
+from paramnoise.experiments.chain import CHAIN
+from paramnoise.presets import preset
+from paramnoise.training.config import RunConfig
+from paramnoise.validation import UsageError
+
+Command = Callable[[], int]
+Settings = TypeVar("Settings")
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(RunConfig)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(Generic[Settings]):
+    """What `paramnoise train` takes, whatever the agent."""
+
+    env: str
+    """A Gymnasium id; `paramnoise envs` lists them."""
+    env_kwargs: tuple[str, ...] = ()
+    """Keywords of the environment, as key:value."""
+    exploration: tuple[str, ...] = ()
+    """KIND [field:value ...], for example: parameter delta:0.05 adapt_every:50."""
+    steps: int = _DEFAULTS["steps"]
+    """Environment steps in all, over all environments."""
+    seed: int = _DEFAULTS["seed"]
+    """Decides every random draw of the run."""
+    num_envs: int = _DEFAULTS["num_envs"]
+    """Environments stepped together, each with its own exploration."""
+    eval_every: int = _DEFAULTS["eval_every"]
+    """Environment steps between noise-free evaluations."""
+    eval_episodes: int = _DEFAULTS["eval_episodes"]
+    """Episodes of an evaluation."""
+    run_dir: Path | None = None
+    """Where the run is kept; by default a new directory below runs/."""
+    resume: bool = False
+    """Go on with the run that the directory holds."""
+    agent: Annotated[Settings, tyro.conf.arg(name="")]
+    """The agent's settings."""
+
+
+def evaluate(run_dir: tyro.conf.Positional[Path], episodes: int = 20, seed: int = 0) -> Command:
+    """Run noise-free episodes with the agent of a run directory, or of `agent.save`.
+
+    Args:
+        run_dir: the directory.
+        episodes: how many episodes.
+        seed: decides the environments' random draws.
+    """
+    return lambda: commands.evaluate(run_dir, episodes, seed)
+
+
+def reproduce_chain(
+    scale: Literal["smoke", "small", "paper"] = "small",
+    lengths: tuple[int, ...] = (),
+    explorations: tuple[str, ...] = (),
+    seeds: int | None = None,
+    episodes: int | None = None,
+    workers: int | None = None,
+    out: Path = Path("runs"),
+) -> Command:
+    """Reproduce the chain figure: episodes until solved, against the chain's length, for three explorations.
+
+    Args:
+        scale: how much of the figure; paper is all of it.
+        lengths: the chains' lengths, in place of the scale's.
+        explorations: some of parameter, bootstrap, epsilon-greedy; all by default.
+        seeds: seeds per cell, in place of the scale's.
+        episodes: episodes after which an unsolved run ends, in place of the scale's.
+        workers: processes side by side; by default one per core.
+        out: where runs, results.csv and the figure are kept.
+    """
+    return lambda: commands.reproduce_chain(scale, lengths, explorations, seeds, episodes, workers, out)
+
+
+def plot_chain(out: Path = Path("runs")) -> Command:
+    """Draw the chain figure again from results.csv.
+
+    Args:
+        out: where `reproduce` kept its results.
+    """
+    return lambda: commands.plot_chain(out)
+
+
+def envs() -> Command:
+    """List environments: ours, and those that Gymnasium knows on this machine."""
+    return commands.envs
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; returns its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _parse(arguments)()
+    except UsageError as error:
+        print(f"paramnoise: error: {error}", file=sys.stderr)
+        return 2
+
+
+def _parse(arguments: list[str]) -> Command:
+    app, train, reproduce, plot = (tyro.extras.SubcommandApp() for _ in range(4))
+    for algorithm in ALGORITHMS.values():
+        train.command(_train_command(algorithm, arguments), name=algorithm.name)
+    reproduce.command(reproduce_chain, name=CHAIN.name)
+    plot.command(plot_chain, name=CHAIN.name)
+    app.command(train, name="train", help="Train an agent on an environment.")
+    app.command(evaluate, name="evaluate")
+    app.command(reproduce, name="reproduce", help="Run a figure of the paper, or go on with it.")
+    app.command(plot, name="plot", help="Draw a figure again from its results.")
+    app.command(envs, name="envs")
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return app.cli(
+                prog="paramnoise",
+                description="Exploration by parameter space noise (Plappert et al., 2018).",
+                args=arguments,
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+    except SystemExit as stop:
+        if stop.code:
+            raise UsageError(_unboxed(complaint.getvalue())) from None
+        raise
+
+
+def _train_command(algorithm: Algorithm, arguments: list[str]) -> Callable[..., Command]:
+    """The train command of one agent; its defaults are those of the environment that the arguments name."""
+    env, env_kwargs = _named_env(arguments)
+    known = preset(env, env_kwargs)
+    defaults = Train(env=tyro.MISSING, agent=algorithm.config(**known.agent), **known.run)
+    settings = algorithm.config
+
+    def train(args: Annotated[Train[settings], tyro.conf.arg(name="")] = defaults) -> Command:  # type: ignore[valid-type]
+        return lambda: commands.train(algorithm, args)
+
+    explorations = ", ".join(algorithm.explorations)
+    train.__doc__ = (
+        f"Train {algorithm.title}. Explorations: {explorations}; by default {algorithm.default_exploration}."
+    )
+    return train
+
+
+def _named_env(arguments: list[str]) -> tuple[str, dict[str, Any]]:
+    """The environment that the arguments name, read ahead of the rest because its preset sets the defaults."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--env", default="")
+    parser.add_argument("--env-kwargs", nargs="*", default=[])
+    try:
+        found, _ = parser.parse_known_args(arguments)
+    except argparse.ArgumentError:
+        return "", {}
+    return found.env, commands.key_values("--env-kwargs", found.env_kwargs)
+
+
+def _unboxed(text: str) -> str:
+    """An error that tyro drew as a box, as one line."""
+    lines = [line.strip("│╭╮╰╯ ") for line in text.splitlines()]
+    parts = [[]]
+    for line in lines[1:]:
+        if set(line) <= {"─"}:
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    sentences = [" ".join(part) for part in parts if part and not part[0].startswith("Argument helptext")]
+    return "; ".join(
+        sentence.rstrip(".").replace("For full helptext, run", "see").replace("see:", "see") for sentence in sentences
+    )
+
+
+def entry() -> None:
+    """The installed command."""
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Makes environments from what users have: an id, an environment, or a function that makes one."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+
+from paramnoise.validation import UsageError
+
+EnvLike = str | gym.Env | Callable[[], gym.Env]
+
+OURS = {"paramnoise/Chain-v0": "the chain of the paper (app. A.3); length:N sets its number of states (default 20)"}
+"""The environments of this package, with a line of help each."""
+
+
+def env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Callable[[], gym.Env]:
+    """A function that makes the environment anew, its observations flattened to a vector.
+
+    Args:
+        env: a Gymnasium id, an environment (each call copies it), or a function that makes one.
+        env_kwargs: keywords for an id.
+
+    Raises:
+        UsageError: from the function, if Gymnasium cannot make the environment or its observations are pixels.
+    """
+    if isinstance(env, str):
+        make = lambda: _make_by_id(env, env_kwargs or {})  # noqa: E731
+    elif env_kwargs:
+        raise UsageError("env_kwargs go with an environment's id; pass a function that makes the environment instead")
+    elif isinstance(env, gym.Env):
+        make = lambda: copy.deepcopy(env)  # noqa: E731
+    else:
+        make = env
+    return lambda: _as_vector(make())
+
+
+def env_name(env: EnvLike) -> str:
+    """A name for logs and directories."""
+    if isinstance(env, str):
+        return env
+    if isinstance(env, gym.Env):
+        return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    return getattr(env, "__name__", type(env).__name__)
+
+
+def unflattened_space(env: gym.Env) -> gym.Space:
+    """The observation space as it was before `env_factory` flattened it."""
+    return env.env.observation_space if isinstance(env, gym.wrappers.FlattenObservation) else env.observation_space
+
+
+def _make_by_id(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env:
+    try:
+        return gym.make(env_id, **kwargs)
+    except (gym.error.UnregisteredEnv, ModuleNotFoundError) as error:
+        raise UsageError(
+            f"unknown environment {env_id!r}: {_one_line(error)} (`paramnoise envs` lists those installed)"
+        ) from None
+    except (gym.error.Error, TypeError, ValueError) as error:
+        raise UsageError(f"cannot make environment {env_id!r} with {dict(kwargs)}: {_one_line(error)}") from None
+
+
+def _as_vector(env: gym.Env) -> gym.Env:
+    space = env.observation_space
+    if isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == "uint8":
+        raise UsageError(
+            f"{env_name(env)} shows pixels ({space.shape}), and the agents so far take vectors: "
+            "wrap it so that it shows features (a RAM version of an Atari game works)"
+        )
+    if isinstance(space, gym.spaces.Box) and len(space.shape) == 1:
+        return env
+    return gym.wrappers.FlattenObservation(env)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,1 @@
+"""The paper's figures and tables as data, how they are run, and how they are drawn."""

@@ -1,0 +1,78 @@
+"""Networks: layer norm before each nonlinearity, and every leaf an array, so that jit, vmap and scan need no filters.
+
+A network takes one observation; batches go through `jax.vmap`.
+"""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+class MLP(eqx.Module):
+    """Fully connected layers, each hidden one followed by layer norm and a nonlinearity."""
+
+    layers: tuple[eqx.nn.Linear, ...]
+    norms: tuple[eqx.nn.LayerNorm, ...]
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        key: Array,
+        layer_norm: bool = True,
+        activate_last: bool = False,
+        activation: Callable[[Array], Array] = jax.nn.relu,
+    ):
+        """Builds layers between consecutive `sizes`; the last one is linear unless `activate_last`."""
+        keys = jax.random.split(key, len(sizes) - 1)
+        self.layers = tuple(eqx.nn.Linear(i, o, key=k) for i, o, k in zip(sizes[:-1], sizes[1:], keys, strict=True))
+        hidden = sizes[1:] if activate_last else sizes[1:-1]
+        self.norms = tuple(eqx.nn.LayerNorm(size) if layer_norm else eqx.nn.Identity() for size in hidden)
+        self.activation = activation
+
+    def __call__(self, x: Array) -> Array:
+        for layer, norm in zip(self.layers, self.norms, strict=False):
+            x = self.activation(norm(layer(x)))
+        return self.layers[-1](x) if len(self.layers) > len(self.norms) else x
+
+
+class QNetwork(eqx.Module):
+    """Q values, and optionally a separate policy head that learns their greedy action (sec. 4.1)."""
+
+    q: MLP
+    policy: MLP | None
+
+    def __init__(self, sizes: Sequence[int], *, key: Array, policy_head: bool = False, layer_norm: bool = True):
+        """Builds the heads; `sizes` runs from the observation to the number of actions.
+
+        The heads share the convolutions of a pixel network; on vectors there are none, so they share nothing.
+        """
+        q_key, policy_key = jax.random.split(key)
+        self.q = MLP(sizes, key=q_key, layer_norm=layer_norm)
+        self.policy = MLP(sizes, key=policy_key, layer_norm=layer_norm) if policy_head else None
+
+    @property
+    def behaviour(self) -> MLP:
+        """The head whose greedy action is the policy, and which parameter noise perturbs."""
+        return self.q if self.policy is None else self.policy
+
+
+class BootstrappedQNetwork(eqx.Module):
+    """Several linear Q heads on a shared torso (Osband et al. 2016)."""
+
+    torso: MLP
+    heads: eqx.nn.Linear
+
+    def __init__(self, sizes: Sequence[int], *, num_heads: int, key: Array, layer_norm: bool = True):
+        """Builds the torso of all hidden layers and `num_heads` independent output layers."""
+        torso_key, *head_keys = jax.random.split(key, num_heads + 1)
+        self.torso = MLP(sizes[:-1], key=torso_key, layer_norm=layer_norm, activate_last=True)
+        self.heads = jax.vmap(lambda k: eqx.nn.Linear(sizes[-2], sizes[-1], key=k))(jnp.stack(head_keys))
+
+    def __call__(self, x: Array) -> Array:  # [num_heads, actions]
+        features = self.torso(x)
+        return jax.vmap(lambda head: head(features))(self.heads)

@@ -1,0 +1,22 @@
+"""The noise core: parameter space noise for any JAX pytree, independent of our agents.
+
+Perturb a policy (`perturb`, `perturb_each`, `resample`), measure how far the perturbed policy acts from the clean one
+(`kl_distance`, `rms_distance`), and keep that distance near a threshold (`adapt`, `delta_from_epsilon`).
+"""
+
+from paramnoise.noise.distance import delta_from_epsilon, kl_distance, rms_distance
+from paramnoise.noise.perturbation import perturb, perturb_each, resample, selected
+from paramnoise.noise.scale import Scale, adapt, initial_scale
+
+__all__ = [
+    "Scale",
+    "adapt",
+    "delta_from_epsilon",
+    "initial_scale",
+    "kl_distance",
+    "perturb",
+    "perturb_each",
+    "resample",
+    "rms_distance",
+    "selected",
+]

@@ -1,0 +1,125 @@
+"""Perturbed policies: theta~ = theta + N(0, sigma^2 I) on chosen leaves (sec. 3), one or one per environment."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+Policy = TypeVar("Policy")
+"""Any pytree of parameters: an Equinox module, a dict of arrays, ..."""
+
+Where = Callable[[str, Array], bool]
+"""Chooses the leaves that get noise, from a leaf's path ("dense/kernel") and the leaf itself."""
+
+
+def selected(policy: Policy, where: Where | None = None) -> Policy:
+    """Marks the leaves that get noise.
+
+    Args:
+        policy: any pytree of parameters.
+        where: chooses the leaves by path and value. None takes the weights and biases of every `eqx.nn.Linear`, found
+            by type: names change and a name filter then misses layers in silence.
+
+    Returns:
+        The policy's structure with a bool in the place of each leaf.
+
+    Raises:
+        ValueError: if no leaf, or a leaf that is not a floating-point array, was chosen.
+    """
+    if where is None:
+        mask = jax.tree.map(lambda node: jax.tree.map(lambda _: _is_linear(node), node), policy, is_leaf=_is_linear)
+    else:
+        mask = jax.tree_util.tree_map_with_path(lambda path, leaf: bool(where(_name(path), leaf)), policy)
+    leaves = jax.tree_util.tree_leaves_with_path(policy)
+    chosen = [(path, leaf) for (path, leaf), take in zip(leaves, jax.tree.leaves(mask), strict=True) if take]
+    if not chosen:
+        names = ", ".join(_name(path) for path, _ in leaves[:8])
+        raise ValueError(
+            f"no leaf of the policy was chosen for noise (leaves: {names}): pass where=, a predicate of path and leaf; "
+            "the default finds eqx.nn.Linear layers"
+        )
+    for path, leaf in chosen:
+        if not eqx.is_inexact_array(leaf):
+            raise ValueError(f"{_name(path)} was chosen for noise but is not a floating-point array; narrow where=")
+    return mask
+
+
+def perturb(key: Array, policy: Policy, sigma: ArrayLike, where: Where | None = None) -> Policy:
+    """Adds spherical Gaussian noise to the chosen leaves: theta~ = theta + N(0, sigma^2 I).
+
+    Args:
+        key: a random key, used once.
+        policy: any pytree of parameters; it is not changed.
+        sigma: the standard deviation of the noise.
+        where: chooses the leaves; by default the weights and biases of every `eqx.nn.Linear`.
+
+    Returns:
+        A policy of the same type, ready to call; the other leaves are the same arrays.
+    """
+    leaves, structure = jax.tree.flatten(policy)
+    flags = jax.tree.leaves(selected(policy, where))
+    sizes = [leaf.size if flag else 0 for leaf, flag in zip(leaves, flags, strict=True)]
+    # One draw for all leaves: a draw per leaf is the same noise and several times the program.
+    draws = jnp.split(jax.random.normal(key, (sum(sizes),)), np.cumsum(sizes)[:-1])
+    noisy = [
+        leaf + (sigma * draw).astype(leaf.dtype).reshape(leaf.shape) if flag else leaf
+        for leaf, flag, draw in zip(leaves, flags, draws, strict=True)
+    ]
+    return jax.tree.unflatten(structure, noisy)
+
+
+def perturb_each(key: Array, policy: Policy, sigma: ArrayLike, num_envs: int, where: Where | None = None) -> Policy:
+    """Perturbs a policy independently for each of several environments.
+
+    Args:
+        key: a random key, used once.
+        policy: any pytree of parameters.
+        sigma: the standard deviation of the noise.
+        num_envs: how many perturbed policies.
+        where: chooses the leaves, as for `perturb`.
+
+    Returns:
+        One policy whose arrays have a leading axis of `num_envs`, to be called under `vmap`. Leaves without noise are
+        copied too, so that a policy stays as sampled for its whole episode while the learner goes on.
+    """
+    keys = jax.random.split(key, num_envs)
+    return eqx.filter_vmap(lambda k: perturb(k, policy, sigma, where))(keys)
+
+
+def resample(
+    key: Array, policies: Policy, policy: Policy, sigma: ArrayLike, starts: Array, where: Where | None = None
+) -> Policy:
+    """Draws new perturbations where an episode starts and leaves every other environment's policy alone.
+
+    Args:
+        key: a random key, used once.
+        policies: what `perturb_each` returned.
+        policy: the clean policy of now.
+        sigma: the standard deviation of the noise of now.
+        starts: bool[num_envs], true where an episode starts.
+        where: chooses the leaves, as for `perturb`.
+
+    Returns:
+        The policies, replaced where `starts` is true.
+    """
+    fresh = perturb_each(key, policy, sigma, starts.shape[0], where)
+
+    def choose(new: Any, old: Any) -> Any:
+        if not eqx.is_array(new):
+            return old
+        return jnp.where(starts.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
+
+    return jax.tree.map(choose, fresh, policies)
+
+
+def _is_linear(node: Any) -> bool:
+    return isinstance(node, eqx.nn.Linear)
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")

@@ -1,0 +1,99 @@
+"""Presets: the paper's settings for the tasks it names, and settings that work for a few others.
+
+They apply by default, are printed when training starts, and every field can be overridden.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from paramnoise.agents import ALGORITHMS
+from paramnoise.envs.chain import DEFAULT_LENGTH, check_length, horizon
+from paramnoise.exploration import EXPLORATIONS, Exploration
+from paramnoise.training.config import RunConfig
+from paramnoise.validation import UsageError, choose
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Preset:
+    """Settings that differ from the defaults."""
+
+    agent: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Fields of the agent's config."""
+    explorations: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """Fields of each exploration, by its name."""
+    run: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Fields of the run."""
+
+
+def preset(env: str, env_kwargs: Mapping[str, Any]) -> Preset:
+    """The preset of an environment; an empty one if there is none."""
+    if env == "paramnoise/Chain-v0":
+        return chain_preset(env_kwargs.get("length", DEFAULT_LENGTH))
+    return CLASSIC.get(env, Preset())
+
+
+def chain_preset(length: int) -> Preset:
+    """The paper's settings for a chain of `length` states (app. A.3)."""
+    check_length(length)
+    episode = horizon(length)
+    return Preset(
+        agent={
+            "hidden_sizes": (16, 16),
+            "gamma": 0.999,
+            "learning_rate": 1e-3,
+            "batch_size": 32,
+            "buffer_size": 100_000,
+            "learning_starts": 5 * episode,
+            "train_every": 1,
+            "target_every": 100,
+        },
+        explorations={
+            "parameter": {"delta": 0.05, "adapt_every": 1},
+            "epsilon-greedy": {"epsilon_start": 1.0, "epsilon_end": 0.1, "anneal_steps": 100 * episode},
+        },
+        run={"steps": 2_000 * episode, "eval_every": 50 * episode, "eval_episodes": 1},
+    )
+
+
+CLASSIC: dict[str, Preset] = {}
+
+
+def make_config(
+    algorithm: str,
+    env: str,
+    env_kwargs: Mapping[str, Any] | None = None,
+    *,
+    exploration: Exploration | str | None = None,
+    exploration_settings: Mapping[str, Any] | None = None,
+    agent: Mapping[str, Any] | None = None,
+    **run: Any,
+) -> RunConfig:
+    """A run's config: the defaults, then the environment's preset, then what the caller set.
+
+    An exploration that is given as an object is taken as it is; one that is given by name takes the preset's settings
+    and `exploration_settings`.
+    """
+    env_kwargs = dict(env_kwargs or {})
+    known = preset(env, env_kwargs)
+    entry = choose("algorithm", algorithm, ALGORITHMS)
+    if not isinstance(exploration, Exploration):
+        kind = exploration or entry.default_exploration
+        settings = {**known.explorations.get(kind, {}), **(exploration_settings or {})}
+        exploration = _build(choose("exploration", kind, EXPLORATIONS), settings, f"exploration {kind!r}")
+    return RunConfig(
+        algorithm=algorithm,
+        env=env,
+        env_kwargs=env_kwargs,
+        agent=_build(entry.config, {**known.agent, **(agent or {})}, algorithm),
+        exploration=exploration,
+        **{**known.run, **run},
+    )
+
+
+def _build(cls: type, settings: Mapping[str, Any], what: str) -> Any:
+    known = [field.name for field in dataclasses.fields(cls)]
+    for name in settings:
+        if name not in known:
+            raise UsageError(f"{what} has no setting {name!r}: choose from {', '.join(known) or 'none'}")
+    return cls(**settings)

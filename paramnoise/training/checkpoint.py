@@ -1,0 +1,100 @@
+"""Checkpoints: JSON and raw arrays, no pickle; written whole or not at all, and checked when read.
+
+checkpoint/arrays-STEP.npz    every array
+checkpoint/checkpoint.json    which file, its SHA-256, and small facts; replaced last, so it always names whole arrays
+"""
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from paramnoise.validation import UsageError
+
+State = TypeVar("State")
+INDEX = "checkpoint.json"
+
+
+def save(directory: Path, state: Any, own: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    """Writes a checkpoint over the one before.
+
+    Args:
+        directory: the checkpoint's folder, made if it is missing.
+        state: a pytree of arrays.
+        own: further arrays by name, whose shapes may change from one checkpoint to the next.
+        facts: small JSON values; `step` names the file.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    arrays = {**_named_leaves(state), **{f"own/{name}": array for name, array in own.items()}}
+    data = directory / f"arrays-{facts['step']}.npz"
+    write_atomically(data, lambda file: np.savez(file, **arrays))
+    index = {"format": 1, "file": data.name, "sha256": _sha256(data), "facts": facts}
+    write_atomically(directory / INDEX, lambda file: file.write(json.dumps(index, indent=2).encode()))
+    for old in directory.glob("arrays-*.npz"):
+        if old != data:
+            old.unlink()
+
+
+def load(directory: Path, template: State) -> tuple[State, dict[str, np.ndarray], dict[str, Any]]:
+    """Reads a checkpoint: the state, in the structure of `template`, the further arrays, and the facts.
+
+    Raises:
+        UsageError: if the checkpoint is missing, damaged, or of another structure.
+    """
+    index_path = directory / INDEX
+    if not index_path.exists():
+        raise UsageError(f"no checkpoint in {directory}")
+    try:
+        index = json.loads(index_path.read_text())
+        data, digest, facts = directory / index["file"], index["sha256"], index["facts"]
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{index_path} is damaged: it is not a checkpoint's index") from None
+    if not data.exists():
+        raise UsageError(f"checkpoint {directory} is damaged: {data.name} is missing")
+    if _sha256(data) != digest:
+        raise UsageError(f"checkpoint {directory} is damaged: {data.name} does not match its checksum")
+    try:
+        with np.load(data, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, OSError, zipfile.BadZipFile):
+        raise UsageError(f"checkpoint {directory} is damaged: {data.name} cannot be read") from None
+    own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
+    return _restore(arrays, template, directory), own, facts
+
+
+def write_atomically(path: Path, write: Callable[[Any], Any]) -> None:
+    """Writes a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _named_leaves(state: Any) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    names = [f"state/{jax.tree_util.keystr(path, simple=True, separator='/')}" for path, _ in leaves]
+    return dict(zip(names, jax.device_get([leaf for _, leaf in leaves]), strict=True))
+
+
+def _restore(arrays: dict[str, np.ndarray], template: State, directory: Path) -> State:
+    wanted = _named_leaves(template)
+    for name, leaf in wanted.items():
+        found = arrays.get(name)
+        if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
+            raise UsageError(f"checkpoint {directory} does not fit its config: {name} differs or is missing")
+    # Copies that XLA owns: the loops donate them, and a borrowed NumPy buffer must not be written to.
+    leaves = [jax.numpy.array(arrays[name]) for name in wanted]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,168 @@
+"""The compiled loop: environment, exploration, replay and learner in one XLA program, seeds side by side.
+
+It takes any environment written as pure functions (`paramnoise.envs.JaxEnv`).
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from paramnoise.agents.learner import Learner, Transition
+from paramnoise.envs.jax_env import JaxEnv, step_and_reset
+from paramnoise.exploration import Exploration
+from paramnoise.policies import Policy, noise_free_actions
+from paramnoise.training import core
+from paramnoise.training.core import TrainState
+
+SEEDS = "seeds"
+
+
+class LoopState(NamedTuple):
+    """Training and its environments."""
+
+    train: TrainState
+    obs: Array
+    env_state: Any
+    starts: Array
+    """Where an episode starts with `obs`, bool[num_envs]."""
+    running_return: Array
+    """The return so far of each environment's episode."""
+    episodes: Array
+    """Episodes ended so far."""
+    ended_returns: Array
+    """The sum of returns of the episodes that ended since the last evaluation."""
+    ended: Array
+    """Their number."""
+
+
+# Under vmap over seeds these stay one number for all, so that writes into replay stay slices and branches branches.
+_AXES = LoopState(
+    train=TrainState(learner=0, exploration=0, replay=core.Replay(data=0, added=None), losses=0, key=0, step=None),
+    obs=0,
+    env_state=0,
+    starts=0,
+    running_return=0,
+    episodes=0,
+    ended_returns=0,
+    ended=0,
+)
+
+
+def train(
+    learner: Learner,
+    exploration: Exploration,
+    env: JaxEnv,
+    *,
+    seeds: Sequence[int],
+    eval_every: int,
+    eval_episodes: int = 1,
+    num_envs: int = 1,
+    evaluations_per_call: int = 1,
+) -> Iterator[dict[str, np.ndarray]]:
+    """Trains one agent per seed, evaluating all as they go; stop iterating to stop training.
+
+    Args:
+        learner: the agent.
+        exploration: its exploration.
+        env: the environment, as pure functions.
+        seeds: one agent each; they train side by side in one program.
+        eval_every: environment steps, over all environments of a seed, between noise-free evaluations.
+        eval_episodes: episodes of an evaluation.
+        num_envs: environments per seed, each with its own exploration.
+        evaluations_per_call: evaluations in one call of the compiled program: more cost less, fewer stop sooner.
+
+    Yields:
+        For each call, the rows of progress as arrays of shape [evaluations_per_call, seeds].
+    """
+    steps = max(eval_every // num_envs, 1)
+    epoch = functools.partial(_epoch, learner, exploration, env, steps, eval_episodes)
+
+    def call(state: LoopState) -> tuple[LoopState, dict[str, Array]]:
+        return jax.lax.scan(lambda s, _: epoch(s), state, length=evaluations_per_call)
+
+    init = functools.partial(_init, learner, exploration, env, num_envs)
+    keys = jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
+    state = jax.jit(jax.vmap(init, out_axes=_AXES))(keys)
+    program = jax.jit(jax.vmap(call, in_axes=(_AXES,), out_axes=(_AXES, 1), axis_name=SEEDS), donate_argnums=0)
+    while True:
+        state, rows = program(state)
+        yield jax.tree.map(np.asarray, rows)
+
+
+def _init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int, key: Array) -> LoopState:
+    env_keys = jax.random.split(jax.random.fold_in(key, core.ENVIRONMENT), num_envs)
+    obs, env_state = jax.vmap(env.reset)(env_keys)
+    return LoopState(
+        train=core.init(learner, exploration, key, obs),
+        obs=obs,
+        env_state=env_state,
+        starts=jnp.ones(num_envs, bool),
+        running_return=jnp.zeros(num_envs),
+        episodes=jnp.int32(0),
+        ended_returns=jnp.float32(0),
+        ended=jnp.int32(0),
+    )
+
+
+def _epoch(
+    learner: Learner, exploration: Exploration, env: JaxEnv, steps: int, eval_episodes: int, state: LoopState
+) -> tuple[LoopState, dict[str, Array]]:
+    """Trains for some steps of every environment, then evaluates."""
+    step = functools.partial(_step, learner, exploration, env)
+    state = jax.lax.fori_loop(0, steps, lambda _, s: step(s), state)
+    key = core.key_for(state.train, core.EVALUATE)
+    returns = evaluate(learner.policy(state.train.learner), env, key, eval_episodes)
+    training, reported = core.report(exploration, state.train)
+    row = {
+        "step": training.step,
+        "episodes": state.episodes,
+        "eval_return_mean": jnp.mean(returns),
+        "eval_return_median": jnp.median(returns),
+        "train_return_mean": state.ended_returns / state.ended,
+        **reported,
+    }
+    fresh = {"ended_returns": jnp.zeros_like(state.ended_returns), "ended": jnp.zeros_like(state.ended)}
+    return state._replace(train=training, **fresh), row
+
+
+def _step(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState) -> LoopState:
+    """One step of every environment, and the learning that follows it."""
+    training, actions = core.act(learner, exploration, state.train, state.obs, state.starts, SEEDS)
+    keys = jax.random.split(core.key_for(training, core.ENVIRONMENT), actions.shape[0])
+    after, obs, env_state = jax.vmap(functools.partial(step_and_reset, env))(keys, state.env_state, actions)
+    # The stored next observation is the one the action led to, never the reset's.
+    batch = Transition(state.obs, actions, after.reward, after.obs, after.terminated)
+    training = core.learn(learner, exploration, training, batch)
+    ended = after.terminated | after.truncated
+    returns = state.running_return + after.reward
+    return LoopState(
+        train=training,
+        obs=obs,
+        env_state=env_state,
+        starts=ended,
+        running_return=jnp.where(ended, 0.0, returns),
+        episodes=state.episodes + jnp.sum(ended),
+        ended_returns=state.ended_returns + jnp.sum(jnp.where(ended, returns, 0.0)),
+        ended=state.ended + jnp.sum(ended),
+    )
+
+
+def evaluate(policy: Policy, env: JaxEnv, key: Array, episodes: int) -> Array:
+    """The returns of noise-free episodes, [episodes]."""
+    reset_key, step_key = jax.random.split(key)
+    obs, env_state = jax.vmap(env.reset)(jax.random.split(reset_key, episodes))
+
+    def step(time: Array, carry: tuple[Array, Any, Array, Array]) -> tuple[Array, Any, Array, Array]:
+        obs, env_state, alive, returns = carry
+        keys = jax.random.split(jax.random.fold_in(step_key, time), episodes)
+        after = jax.vmap(env.step)(keys, env_state, noise_free_actions(policy, obs))
+        returns = returns + jnp.where(alive, after.reward, 0.0)
+        return after.obs, after.state, alive & ~(after.terminated | after.truncated), returns
+
+    start = (obs, env_state, jnp.ones(episodes, bool), jnp.zeros(episodes))
+    return jax.lax.fori_loop(0, env.max_episode_steps, step, start)[3]

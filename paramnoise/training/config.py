@@ -1,0 +1,82 @@
+"""What a run is: the config that repeats it, and its JSON."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from paramnoise.agents import ALGORITHMS, Algorithm
+from paramnoise.agents.q_learning import QLearningConfig
+from paramnoise.exploration import EXPLORATIONS, Exploration
+from paramnoise.validation import UsageError, choose, require
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything needed to repeat a run."""
+
+    algorithm: str
+    """The agent's name."""
+    env: str
+    """The environment's id."""
+    env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Keywords of the environment."""
+    agent: QLearningConfig
+    """The agent's settings."""
+    exploration: Exploration
+    """The exploration and its settings."""
+    seed: int = 0
+    """Decides every random draw of the run."""
+    num_envs: int = 1
+    """Environments stepped together, each with its own exploration."""
+    steps: int = 100_000
+    """Environment steps in all, over all environments."""
+    eval_every: int = 10_000
+    """Environment steps between noise-free evaluations."""
+    eval_episodes: int = 20
+    """Episodes of an evaluation."""
+
+    def __post_init__(self) -> None:
+        algorithm = choose("algorithm", self.algorithm, ALGORITHMS)
+        require(isinstance(self.agent, algorithm.config), "agent", self.agent, f"a {algorithm.config.__name__}")
+        algorithm.check_exploration(self.exploration)
+        require(self.seed >= 0, "seed", self.seed, "at least 0")
+        require(self.num_envs >= 1, "num_envs", self.num_envs, "at least 1")
+        require(self.steps >= 1, "steps", self.steps, "at least 1")
+        require(self.eval_every >= 1, "eval_every", self.eval_every, "at least 1")
+        require(self.eval_episodes >= 1, "eval_episodes", self.eval_episodes, "at least 1")
+
+    @property
+    def made_by(self) -> Algorithm:
+        """The agent's entry in the registry."""
+        return ALGORITHMS[self.algorithm]
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict of JSON values."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        exploration = {"kind": self.exploration.kind, **dataclasses.asdict(self.exploration)}
+        return {
+            **fields,
+            "env_kwargs": dict(self.env_kwargs),
+            "agent": _plain(dataclasses.asdict(self.agent)),
+            "exploration": _plain(exploration),
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "RunConfig":
+        """The config that `to_json` described."""
+        try:
+            values = dict(values)
+            agent = choose("algorithm", values["algorithm"], ALGORITHMS).config(**_tuples(values.pop("agent")))
+            exploration = dict(values.pop("exploration"))
+            kind = choose("exploration", exploration.pop("kind"), EXPLORATIONS)
+            return cls(agent=agent, exploration=kind(**exploration), **values)
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"not a run's config: {error}") from None
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

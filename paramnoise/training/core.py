@@ -1,0 +1,149 @@
+"""One step of off-policy training as pure functions; the compiled and the host loop are both made of these.
+
+    act: start episodes where they are due, then choose actions
+    learn: store what happened, train as often as is due, adapt the exploration as often as is due
+
+Every random draw comes from the seed, a purpose and the number of environment steps, so that a step's randomness does
+not depend on what happened before it.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from paramnoise.agents.learner import Learner, Transition
+from paramnoise.exploration import Exploration
+from paramnoise.training import replay as replays
+from paramnoise.training.replay import Replay
+
+INIT, BEGIN, ACT, ANNOTATE, TRAIN, ADAPT, ENVIRONMENT, EVALUATE = range(8)
+"""What a key is drawn for."""
+
+
+class Losses(NamedTuple):
+    """Sums of loss terms since they were last reported."""
+
+    total: dict[str, Array]
+    count: Array
+
+
+class TrainState(NamedTuple):
+    """All that changes in training, the environments apart; saving it is the checkpoint."""
+
+    learner: Any
+    exploration: Any
+    replay: Replay
+    losses: Losses
+    key: Array
+    step: Array
+    """Environment steps so far, over all environments."""
+
+
+def key_for(state: TrainState, purpose: int) -> Array:
+    """The key of this step for one purpose."""
+    return jax.random.fold_in(jax.random.fold_in(state.key, purpose), state.step)
+
+
+def init(learner: Learner, exploration: Exploration, key: Array, obs: Array) -> TrainState:
+    """The state before the first step; of `obs`, [num_envs, ...], only shape and dtype matter."""
+    state = learner.init(jax.random.fold_in(key, INIT))
+    policy = learner.policy(state)
+    num_envs = obs.shape[0]
+    action = jax.eval_shape(jax.vmap(lambda o: policy.greedy(policy(o))), obs)
+    blank = jax.tree.map(jnp.zeros_like, obs)
+    batch = Transition(
+        obs=blank,
+        action=jnp.zeros(action.shape, action.dtype),
+        reward=jnp.zeros(num_envs),
+        next_obs=blank,
+        terminated=jnp.zeros(num_envs, bool),
+        mask=learner.annotate(key, num_envs),
+    )
+    _, terms = jax.eval_shape(learner.update, state, batch)
+    return TrainState(
+        learner=state,
+        exploration=exploration.init(policy, obs),
+        replay=replays.init(learner.config.buffer_size, batch),
+        losses=Losses(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), terms), jnp.int32(0)),
+        key=key,
+        step=jnp.int32(0),
+    )
+
+
+def act(
+    learner: Learner,
+    exploration: Exploration,
+    state: TrainState,
+    obs: Array,
+    starts: Array,
+    axis_name: str | None = None,
+) -> tuple[TrainState, Array]:
+    """Chooses the actions to execute.
+
+    Args:
+        learner: the agent.
+        exploration: its exploration.
+        state: the state of training.
+        obs: what each environment shows, [num_envs, ...].
+        starts: bool[num_envs], true where an episode starts with this observation.
+        axis_name: the `vmap` axis of seeds that run side by side, if any.
+
+    Returns:
+        The state and the actions, [num_envs, ...].
+    """
+    policy = learner.policy(state.learner)
+    any_start = jnp.any(starts)
+    if axis_name is not None:  # one branch for all seeds keeps the branch a branch under vmap
+        any_start = jax.lax.pmax(any_start.astype(jnp.int32), axis_name) > 0
+    explored = jax.lax.cond(
+        any_start,
+        lambda e: exploration.begin_episode(key_for(state, BEGIN), e, policy, starts, state.step),
+        lambda e: e,
+        state.exploration,
+    )
+    explored, actions = exploration.act(key_for(state, ACT), explored, policy, obs, state.step)
+    return state._replace(exploration=explored), actions
+
+
+def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: Transition) -> TrainState:
+    """Stores the transitions of one step of every environment, then trains and adapts as often as is due."""
+    config = learner.config
+    num_envs = batch.reward.shape[0]
+    batch = batch._replace(mask=learner.annotate(key_for(state, ANNOTATE), num_envs))
+    before, after = state.step, state.step + num_envs
+    replay = replays.add(state.replay, batch)
+
+    def train(i: Array, carry: tuple[Any, Losses]) -> tuple[Any, Losses]:
+        agent, losses = carry
+        sampled = replays.sample(jax.random.fold_in(key_for(state, TRAIN), i), replay, config.batch_size)
+        agent, terms = learner.update(agent, sampled)
+        return agent, Losses(jax.tree.map(jnp.add, losses.total, terms), losses.count + 1)
+
+    def updates_by(step: Array) -> Array:
+        return jnp.maximum(step - config.learning_starts, 0) // config.train_every
+
+    trained, losses = jax.lax.fori_loop(0, updates_by(after) - updates_by(before), train, (state.learner, state.losses))
+    state = state._replace(learner=trained, losses=losses, replay=replay, step=after)
+    return _adapt(learner, exploration, state, before) if exploration.adapt_every else state
+
+
+def _adapt(learner: Learner, exploration: Exploration, state: TrainState, before: Array) -> TrainState:
+    policy = learner.policy(state.learner)
+
+    def adapt(i: Array, explored: Any) -> Any:
+        sample_key, probe_key = jax.random.split(jax.random.fold_in(key_for(state, ADAPT), i))
+        sampled = replays.sample(sample_key, state.replay, learner.config.batch_size)
+        return exploration.adapt(probe_key, explored, policy, sampled.obs, state.step)
+
+    due = state.step // exploration.adapt_every - before // exploration.adapt_every
+    return state._replace(exploration=jax.lax.fori_loop(0, due, adapt, state.exploration))
+
+
+def report(exploration: Exploration, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+    """What a log should show: the exploration's numbers and the mean loss terms, which then start anew."""
+    means = jax.tree.map(lambda total: total / jnp.maximum(state.losses.count, 1), state.losses.total)
+    means = jax.tree.map(lambda mean: jnp.where(state.losses.count > 0, mean, jnp.nan), means)
+    fresh = jax.tree.map(jnp.zeros_like, state.losses)
+    return state._replace(losses=fresh), {**exploration.report(state.exploration, state.step), **means}
