@@ -178,4 +178,4 @@ def _flatten(space: gym.Space, obs: Any) -> tuple[np.ndarray, bool]:
         return array.reshape(-1, int(np.prod(space.shape))), is_batch
     is_batch = isinstance(obs, np.ndarray | list) and not space.contains(obs)
     rows = obs if is_batch else [obs]
-    return np.stack([gym.spaces.flatten(space, row) for row in rows]), is_batch
+    return np.stack([np.asarray(gym.spaces.flatten(space, row)) for row in rows]), is_batch

@@ -23,7 +23,7 @@ from paramnoise.validation import UsageError
 
 Command = Callable[[], int]
 Settings = TypeVar("Settings")
-_DEFAULTS = {field.name: field.default for field in dataclasses.fields(RunConfig)}
+_DEFAULT: Any = {field.name: field.default for field in dataclasses.fields(RunConfig)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,15 +36,15 @@ class Train(Generic[Settings]):
     """Keywords of the environment, as key:value."""
     exploration: tuple[str, ...] = ()
     """KIND [field:value ...], for example: parameter delta:0.05 adapt_every:50."""
-    steps: int = _DEFAULTS["steps"]
+    steps: int = _DEFAULT["steps"]
     """Environment steps in all, over all environments."""
-    seed: int = _DEFAULTS["seed"]
+    seed: int = _DEFAULT["seed"]
     """Decides every random draw of the run."""
-    num_envs: int = _DEFAULTS["num_envs"]
+    num_envs: int = _DEFAULT["num_envs"]
     """Environments stepped together, each with its own exploration."""
-    eval_every: int = _DEFAULTS["eval_every"]
+    eval_every: int = _DEFAULT["eval_every"]
     """Environment steps between noise-free evaluations."""
-    eval_episodes: int = _DEFAULTS["eval_episodes"]
+    eval_episodes: int = _DEFAULT["eval_episodes"]
     """Episodes of an evaluation."""
     run_dir: Path | None = None
     """Where the run is kept; by default a new directory below runs/."""
@@ -115,14 +115,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(arguments: list[str]) -> Command:
     app, train, reproduce, plot = (tyro.extras.SubcommandApp() for _ in range(4))
     for algorithm in ALGORITHMS.values():
-        train.command(_train_command(algorithm, arguments), name=algorithm.name)
-    reproduce.command(reproduce_chain, name=CHAIN.name)
-    plot.command(plot_chain, name=CHAIN.name)
+        train.command(name=algorithm.name)(_train_command(algorithm, arguments))
+    reproduce.command(name=CHAIN.name)(reproduce_chain)
+    plot.command(name=CHAIN.name)(plot_chain)
     app.command(train, name="train", help="Train an agent on an environment.")
-    app.command(evaluate, name="evaluate")
+    app.command(name="evaluate")(evaluate)
     app.command(reproduce, name="reproduce", help="Run a figure of the paper, or go on with it.")
     app.command(plot, name="plot", help="Draw a figure again from its results.")
-    app.command(envs, name="envs")
+    app.command(name="envs")(envs)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -170,7 +170,7 @@ def _named_env(arguments: list[str]) -> tuple[str, dict[str, Any]]:
 def _unboxed(text: str) -> str:
     """An error that tyro drew as a box, as one line."""
     lines = [line.strip("│╭╮╰╯ ") for line in text.splitlines()]
-    parts = [[]]
+    parts: list[list[str]] = [[]]
     for line in lines[1:]:
         if set(line) <= {"─"}:
             parts.append([])

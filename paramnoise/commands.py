@@ -79,7 +79,7 @@ def reproduce_chain(
     """`paramnoise reproduce chain`."""
     size = CHAIN.scales[scale]
     methods = {method.exploration: method for method in CHAIN.methods}
-    chosen = [choose("exploration", name, methods) for name in dict.fromkeys(explorations)] or CHAIN.methods
+    chosen = [choose("exploration", name, methods) for name in dict.fromkeys(explorations)] or list(CHAIN.methods)
     seeds = size.seeds if seeds is None else seeds
     episodes = size.episodes if episodes is None else episodes
     workers = cores() if workers is None else workers
@@ -134,7 +134,7 @@ def envs() -> int:
 
 def use_compilation_cache() -> None:
     """Keeps compiled programs between runs, in the user's cache unless JAX was told another place."""
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.values["jax_compilation_cache_dir"] is None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "paramnoise" / "xla"))
 

@@ -141,7 +141,8 @@ class BootstrapHead(Exploration):
     def init(self, policy: Policy, obs: Array) -> Array:
         return jnp.zeros(obs.shape[0], jnp.int32)
 
-    def begin_episode(self, key: Array, state: Array, policy: VotingPolicy, starts: Array, step: Array) -> Array:
+    def begin_episode(self, key: Array, state: Array, policy: Policy, starts: Array, step: Array) -> Array:
+        assert isinstance(policy, VotingPolicy)
         return jnp.where(starts, jax.random.randint(key, state.shape, 0, policy.num_heads), state)
 
     def act(self, key: Array, state: Array, policy: Policy, obs: Array, step: Array) -> tuple[Array, Array]:
@@ -169,7 +170,6 @@ class ParameterNoise(Exploration):
     """Adaptive parameter space noise: a perturbed policy acts for a whole episode (sec. 3)."""
 
     kind: ClassVar[str] = "parameter"
-    policies: ClassVar[tuple[type, ...]] = (GreedyPolicy, DeterministicPolicy)
 
     delta: float | None = None
     """The distance in action space to keep; None: that of the annealed epsilon (discrete), 0.2 (continuous)."""

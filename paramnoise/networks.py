@@ -15,7 +15,7 @@ class MLP(eqx.Module):
     """Fully connected layers, each hidden one followed by layer norm and a nonlinearity."""
 
     layers: tuple[eqx.nn.Linear, ...]
-    norms: tuple[eqx.nn.LayerNorm, ...]
+    norms: tuple[eqx.nn.LayerNorm | eqx.nn.Identity, ...]
     activation: Callable[[Array], Array] = eqx.field(static=True)
 
     def __init__(

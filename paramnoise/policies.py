@@ -57,6 +57,10 @@ class VotingPolicy(eqx.Module):
         """A uniformly random action for each row of `values`, [batch, heads, actions]."""
         return jax.random.randint(key, values.shape[:1], 0, values.shape[-1])
 
+    def distance(self, values: Array, perturbed_values: Array) -> Array:
+        """The KL between the softmax policies, in the mean over heads."""
+        return kl_distance(values, perturbed_values)
+
 
 class DeterministicPolicy(eqx.Module):
     """A continuous policy: the network's output, in [-1, 1], is the action in units of half the action range."""

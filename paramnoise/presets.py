@@ -77,16 +77,18 @@ def make_config(
     env_kwargs = dict(env_kwargs or {})
     known = preset(env, env_kwargs)
     entry = choose("algorithm", algorithm, ALGORITHMS)
-    if not isinstance(exploration, Exploration):
+    if isinstance(exploration, Exploration):
+        explored = exploration
+    else:
         kind = exploration or entry.default_exploration
         settings = {**known.explorations.get(kind, {}), **(exploration_settings or {})}
-        exploration = _build(choose("exploration", kind, EXPLORATIONS), settings, f"exploration {kind!r}")
+        explored = _build(choose("exploration", kind, EXPLORATIONS), settings, f"exploration {kind!r}")
     return RunConfig(
         algorithm=algorithm,
         env=env,
         env_kwargs=env_kwargs,
         agent=_build(entry.config, {**known.agent, **(agent or {})}, algorithm),
-        exploration=exploration,
+        exploration=explored,
         **{**known.run, **run},
     )
 

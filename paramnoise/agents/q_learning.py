@@ -74,7 +74,7 @@ def init_state(config: QLearningConfig, network: Any) -> QLearningState:
 
 
 def td_target(reward: Array, terminated: Array, next_value: Array, gamma: float) -> Array:
-    """The target r + gamma * V(s'), or r alone where the task ended. Truncation does not enter: its value is bootstrapped."""
+    """The target r + gamma * V(s'), or r alone where the task ended; at a truncated end the value is bootstrapped."""
     return reward + gamma * jnp.where(terminated, 0.0, next_value)
 
 

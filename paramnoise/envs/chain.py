@@ -4,7 +4,7 @@ One definition of the dynamics serves the Gymnasium environment and the compiled
 """
 
 import functools
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import jax.numpy as jnp
@@ -81,21 +81,21 @@ def chain(length: int) -> JaxEnv:
         state, reward, truncated = transition(jnp, length, state, action)
         return JaxStep(observe(jnp, length, state), state, reward, jnp.bool_(False), truncated)
 
-    env = ChainEnv(length)
-    return JaxEnv(f"Chain-{length}", reset, step, env.observation_space, env.action_space, horizon(length))
+    spaces = _observation_space(length), gym.spaces.Discrete(2)
+    return JaxEnv(f"Chain-{length}", reset, step, *spaces, max_episode_steps=horizon(length))
 
 
 class ChainEnv(gym.Env[np.ndarray, np.int64]):
     """The chain as a Gymnasium environment: `gymnasium.make("paramnoise/Chain-v0", length=50)`."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012  # as Gymnasium declares it
 
     def __init__(self, length: int = DEFAULT_LENGTH, render_mode: str | None = None):
         """Makes a chain of `length` states."""
         check_length(length)
         self.length = length
         self.render_mode = render_mode
-        self.observation_space = gym.spaces.Box(0.0, 1.0, (length,), np.float32)
+        self.observation_space = _observation_space(length)
         self.action_space = gym.spaces.Discrete(2)
         self._state = ChainState(START, 0)
 
@@ -120,3 +120,7 @@ class ChainEnv(gym.Env[np.ndarray, np.int64]):
 def check_length(length: int) -> None:
     """Raises UsageError unless `length` can be a chain's."""
     require(isinstance(length, int) and length >= 3, "length", length, "a whole number of at least 3")
+
+
+def _observation_space(length: int) -> gym.spaces.Box:
+    return gym.spaces.Box(0.0, 1.0, (length,), np.float32)

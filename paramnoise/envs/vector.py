@@ -77,7 +77,7 @@ class VectorEnv:
         self._envs.close()
 
     def _reset(self, ended: np.ndarray) -> np.ndarray:
-        seeds = [episode_seed(self._seed, i, int(self._episode[i])) for i in range(self.num_envs)]
+        seeds: list[int | None] = [episode_seed(self._seed, i, int(self._episode[i])) for i in range(self.num_envs)]
         for i in np.flatnonzero(ended):
             self._actions[i].clear()
         return self._envs.reset(seed=seeds, options={"reset_mask": ended})[0]

@@ -18,6 +18,7 @@ from paramnoise.exploration import Exploration
 from paramnoise.policies import Policy, noise_free_actions
 from paramnoise.training import core
 from paramnoise.training.core import TrainState
+from paramnoise.training.replay import Replay
 
 SEEDS = "seeds"
 
@@ -41,15 +42,8 @@ class LoopState(NamedTuple):
 
 
 # Under vmap over seeds these stay one number for all, so that writes into replay stay slices and branches branches.
-_AXES = LoopState(
-    train=TrainState(learner=0, exploration=0, replay=core.Replay(data=0, added=None), losses=0, key=0, step=None),
-    obs=0,
-    env_state=0,
-    starts=0,
-    running_return=0,
-    episodes=0,
-    ended_returns=0,
-    ended=0,
+_AXES: Any = LoopState(*[0] * len(LoopState._fields))._replace(  # type: ignore[arg-type]
+    train=TrainState(learner=0, exploration=0, replay=Replay(data=0, added=None), losses=0, key=0, step=None)  # type: ignore[arg-type]
 )
 
 

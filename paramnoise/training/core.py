@@ -26,7 +26,7 @@ class Losses(NamedTuple):
     """Sums of loss terms since they were last reported."""
 
     total: dict[str, Array]
-    count: Array
+    train_steps: Array
 
 
 class TrainState(NamedTuple):
@@ -119,7 +119,7 @@ def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: 
         agent, losses = carry
         sampled = replays.sample(jax.random.fold_in(key_for(state, TRAIN), i), replay, config.batch_size)
         agent, terms = learner.update(agent, sampled)
-        return agent, Losses(jax.tree.map(jnp.add, losses.total, terms), losses.count + 1)
+        return agent, Losses(jax.tree.map(jnp.add, losses.total, terms), losses.train_steps + 1)
 
     def updates_by(step: Array) -> Array:
         return jnp.maximum(step - config.learning_starts, 0) // config.train_every
@@ -143,7 +143,7 @@ def _adapt(learner: Learner, exploration: Exploration, state: TrainState, before
 
 def report(exploration: Exploration, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
     """What a log should show: the exploration's numbers and the mean loss terms, which then start anew."""
-    means = jax.tree.map(lambda total: total / jnp.maximum(state.losses.count, 1), state.losses.total)
-    means = jax.tree.map(lambda mean: jnp.where(state.losses.count > 0, mean, jnp.nan), means)
+    means = jax.tree.map(lambda total: total / jnp.maximum(state.losses.train_steps, 1), state.losses.total)
+    means = jax.tree.map(lambda mean: jnp.where(state.losses.train_steps > 0, mean, jnp.nan), means)
     fresh = jax.tree.map(jnp.zeros_like, state.losses)
     return state._replace(losses=fresh), {**exploration.report(state.exploration, state.step), **means}

@@ -146,8 +146,8 @@ class HostLoop:
     def _step(self) -> None:
         actions = np.asarray(self._actions)
         after = self._envs.step(actions)
-        batch = Transition(self._obs, actions, after.reward, after.next_obs, after.terminated)
-        self._actions = self._advance(batch, after.obs, after.starts)
+        happened: Any = (self._obs, actions, after.reward, after.next_obs, after.terminated)  # NumPy, as jit takes it
+        self._actions = self._advance(Transition(*happened), after.obs, after.starts)
         self._obs = after.obs
         self._running_return += after.reward
         if after.starts.any():
