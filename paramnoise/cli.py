@@ -142,7 +142,7 @@ def _train_command(algorithm: Algorithm, arguments: list[str]) -> Callable[..., 
     """The train command of one agent; its defaults are those of the environment that the arguments name."""
     env, env_kwargs = _named_env(arguments)
     known = preset(env, env_kwargs)
-    defaults = Train(env=tyro.MISSING, agent=algorithm.config(**known.agent), **known.run)
+    defaults = Train(env=tyro.MISSING, agent=algorithm.config(**known.agent_settings(algorithm.config)), **known.run)
     settings = algorithm.config
 
     def train(args: Annotated[Train[settings], tyro.conf.arg(name="")] = defaults) -> Command:  # type: ignore[valid-type]

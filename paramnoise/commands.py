@@ -172,7 +172,11 @@ def _print_settings(config: RunConfig, path: Path) -> None:
     names = ("steps", "num_envs", "eval_every", "eval_episodes")
     print("  run: " + ", ".join(f"{name} {values[name]}" for name in names))
     if known.agent or known.explorations:
-        preset_names = [*known.agent, *known.explorations.get(config.exploration.kind, {}), *known.run]
+        preset_names = [
+            *known.agent_settings(config.made_by.config),
+            *known.explorations.get(config.exploration.kind, {}),
+            *known.run,
+        ]
         print(f"  from the preset of {config.env}, unless set by you: {', '.join(preset_names)}")
     print(f"  directory: {path}", flush=True)
 

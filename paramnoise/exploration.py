@@ -177,7 +177,7 @@ class ParameterNoise(Exploration):
     """The standard deviation of the noise before the first adaptation."""
     alpha: float = 1.01
     """The factor by which one adaptation changes sigma."""
-    adapt_every: int = 1  # type: ignore[misc]  # a field here, a constant elsewhere
+    adapt_every: int = 10  # type: ignore[misc]  # a field here, a constant elsewhere
     """Environment steps between adaptations."""
     epsilon: float = 0.0
     """The probability of a random action on top of the noise (0.01 on Atari)."""

@@ -15,17 +15,17 @@ from paramnoise.validation import require
 class QLearningConfig:
     """Settings of value learning with replay and a target network."""
 
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    hidden_sizes: tuple[int, ...] = (128, 128)
     """Units of each hidden layer."""
     layer_norm: bool = True
     """Layer norm before each nonlinearity; parameter noise needs it (sec. 3)."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-4
     """Adam's step size."""
     adam_epsilon: float = 1e-8
     """Adam's epsilon."""
     gamma: float = 0.99
     """The discount factor."""
-    batch_size: int = 32
+    batch_size: int = 128
     """Transitions per train step."""
     buffer_size: int = 100_000
     """Transitions that replay holds."""
@@ -33,7 +33,7 @@ class QLearningConfig:
     """Environment steps before the first train step."""
     train_every: int = 1
     """Environment steps per train step."""
-    target_every: int = 500
+    target_every: int = 256
     """Environment steps between copies into the target network."""
 
     def __post_init__(self) -> None:

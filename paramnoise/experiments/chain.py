@@ -16,8 +16,8 @@ from paramnoise.agents import ALGORITHMS
 from paramnoise.envs.chain import chain, horizon, optimal_return
 from paramnoise.experiments.figure import Figure, Method, Scale
 from paramnoise.presets import make_config
-from paramnoise.training import compiled
 from paramnoise.training.checkpoint import write_atomically
+from paramnoise.training.compiled import CompiledLoop
 from paramnoise.training.config import RunConfig
 from paramnoise.training.run_directory import RunDirectory, csv_text
 
@@ -118,23 +118,15 @@ def run_cell(cell: Cell, out: Path, should_stop: Callable[[], bool] = lambda: Fa
     learner = ALGORITHMS[config.algorithm].build(config.agent, env.name, env.observation_space, env.action_space)
     started = time.perf_counter()
     curves: list[dict[str, np.ndarray]] = []
-    rollouts = compiled.train(
-        learner,
-        config.exploration,
-        env,
-        seeds=cell.seeds,
-        eval_every=config.eval_every,
-        evaluations_per_call=min(EPISODES_PER_CALL, cell.episodes),
-    )
-    solved: list[int | None] = []
-    for rows in rollouts:
-        curves.append({**rows, "wall_time": np.full_like(rows["step"], time.perf_counter() - started, float)})
-        returns = np.concatenate([rows["eval_return_mean"] for rows in curves])[: cell.episodes]
-        solved = [solved_at(returns[:, i], optimal_return(cell.length)) for i in range(len(cell.seeds))]
-        if all(solved) or len(returns) >= cell.episodes:
-            break
+    loop = CompiledLoop(learner, config.exploration, env, seeds=cell.seeds, eval_every=config.eval_every)
+    returns, solved = np.zeros((0, len(cell.seeds))), []
+    while len(returns) < cell.episodes and not (len(returns) and all(solved)):
         if should_stop():
             return False
+        rows = loop.run(EPISODES_PER_CALL)
+        curves.append({**rows, "wall_time": np.full(rows["step"].shape, time.perf_counter() - started)})
+        returns = np.concatenate([rows["eval_return_mean"] for rows in curves])[: cell.episodes]
+        solved = [solved_at(returns[:, i], optimal_return(cell.length)) for i in range(len(cell.seeds))]
     columns = {name: np.concatenate([rows[name] for rows in curves]) for name in curves[0]}
     for i, seed in enumerate(cell.seeds):
         _write(cell, out, seed, {name: values[:, i] for name, values in columns.items()}, solved[i])

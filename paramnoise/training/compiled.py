@@ -4,7 +4,7 @@ It takes any environment written as pure functions (`paramnoise.envs.JaxEnv`).
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -47,45 +47,58 @@ _AXES: Any = LoopState(*[0] * len(LoopState._fields))._replace(  # type: ignore[
 )
 
 
-def train(
-    learner: Learner,
-    exploration: Exploration,
-    env: JaxEnv,
-    *,
-    seeds: Sequence[int],
-    eval_every: int,
-    eval_episodes: int = 1,
-    num_envs: int = 1,
-    evaluations_per_call: int = 1,
-) -> Iterator[dict[str, np.ndarray]]:
-    """Trains one agent per seed, evaluating all as they go; stop iterating to stop training.
+class CompiledLoop:
+    """Training of one agent per seed, side by side; owns nothing but arrays."""
 
-    Args:
-        learner: the agent.
-        exploration: its exploration.
-        env: the environment, as pure functions.
-        seeds: one agent each; they train side by side in one program.
-        eval_every: environment steps, over all environments of a seed, between noise-free evaluations.
-        eval_episodes: episodes of an evaluation.
-        num_envs: environments per seed, each with its own exploration.
-        evaluations_per_call: evaluations in one call of the compiled program: more cost less, fewer stop sooner.
+    def __init__(
+        self,
+        learner: Learner,
+        exploration: Exploration,
+        env: JaxEnv,
+        *,
+        seeds: Sequence[int],
+        eval_every: int,
+        eval_episodes: int = 1,
+        num_envs: int = 1,
+    ):
+        """Makes the states; nothing is stepped yet.
 
-    Yields:
-        For each call, the rows of progress as arrays of shape [evaluations_per_call, seeds].
-    """
-    steps = max(eval_every // num_envs, 1)
-    epoch = functools.partial(_epoch, learner, exploration, env, steps, eval_episodes)
+        Args:
+            learner: the agent.
+            exploration: its exploration.
+            env: the environment, as pure functions.
+            seeds: one agent each.
+            eval_every: environment steps, over all environments of a seed, between noise-free evaluations.
+            eval_episodes: episodes of an evaluation.
+            num_envs: environments per seed, each with its own exploration.
+        """
+        self.learner = learner
+        init = functools.partial(_init, learner, exploration, env, num_envs)
+        keys = jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
+        self.state: LoopState = jax.jit(jax.vmap(init, out_axes=_AXES))(keys)
+        steps = max(eval_every // num_envs, 1)
+        epoch = functools.partial(_epoch, learner, exploration, env, steps, eval_episodes)
 
-    def call(state: LoopState) -> tuple[LoopState, dict[str, Array]]:
-        return jax.lax.scan(lambda s, _: epoch(s), state, length=evaluations_per_call)
+        def call(evaluations: int, state: LoopState) -> tuple[LoopState, dict[str, Array]]:
+            several = lambda s: jax.lax.scan(lambda carry, _: epoch(carry), s, length=evaluations)  # noqa: E731
+            return jax.vmap(several, in_axes=(_AXES,), out_axes=(_AXES, 1), axis_name=SEEDS)(state)
 
-    init = functools.partial(_init, learner, exploration, env, num_envs)
-    keys = jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
-    state = jax.jit(jax.vmap(init, out_axes=_AXES))(keys)
-    program = jax.jit(jax.vmap(call, in_axes=(_AXES,), out_axes=(_AXES, 1), axis_name=SEEDS), donate_argnums=0)
-    while True:
-        state, rows = program(state)
-        yield jax.tree.map(np.asarray, rows)
+        self._call = jax.jit(call, static_argnums=0, donate_argnums=1)
+
+    def run(self, evaluations: int) -> dict[str, np.ndarray]:
+        """Trains on, with so many evaluations, in one call of the compiled program.
+
+        More evaluations per call cost less, fewer let the caller stop sooner; each new number compiles anew.
+
+        Returns:
+            The rows of progress as arrays of shape [evaluations, seeds].
+        """
+        self.state, rows = self._call(evaluations, self.state)
+        return jax.tree.map(np.asarray, rows)
+
+    def policy(self, index: int) -> Policy:
+        """The clean policy of one of the seeds."""
+        return self.learner.policy(jax.tree.map(lambda leaf: leaf[index], self.state.train.learner))
 
 
 def _init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int, key: Array) -> LoopState:

@@ -1,0 +1,97 @@
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from paramnoise.agents import dqn
+from paramnoise.agents.learner import Transition
+from paramnoise.networks import QNetwork
+
+# Without hidden layers Q(s) = W s + b, so that every number below can be checked by hand.
+WEIGHTS = jnp.array([[1.0, 0.0], [0.0, 2.0]])
+TARGET_WEIGHTS = jnp.array([[3.0, 0.0], [0.0, 1.0]])
+
+
+def linear_network(weights, *, policy_weights=None):
+    network = QNetwork((2, 2), key=jax.random.key(0), policy_head=policy_weights is not None)
+    place = lambda net: [net.q.layers[0].weight, net.q.layers[0].bias]  # noqa: E731
+    network = eqx.tree_at(place, network, [weights, jnp.zeros(2)])
+    if policy_weights is None:
+        return network
+    place = lambda net: [net.policy.layers[0].weight, net.policy.layers[0].bias]  # noqa: E731
+    return eqx.tree_at(place, network, [policy_weights, jnp.zeros(2)])
+
+
+def transition(*, action=0, reward=0.5, terminated=False):
+    return Transition(
+        obs=jnp.array([1.0, 1.0]),
+        action=jnp.int32(action),
+        reward=jnp.float32(reward),
+        next_obs=jnp.array([1.0, 2.0]),
+        terminated=jnp.bool_(terminated),
+    )
+
+
+@pytest.mark.parametrize(
+    ("action", "terminated", "double_q", "loss"),
+    [
+        # Q(s) = (1, 2); Q_target(s') = (3, 2), Q(s') = (1, 4); gamma 0.5
+        (0, False, False, (0.5 + 0.5 * 3.0 - 1.0) - 0.5),  # error 1: on the border of the quadratic part
+        (1, False, False, 0.0),  # target 2 equals Q
+        (0, True, False, 0.5 * 0.5**2),  # target 0.5, error -0.5
+        (1, True, False, 1.5 - 0.5),  # target 0.5, error -1.5: linear part
+        (0, False, True, 0.5 * (0.5 + 0.5 * 2.0 - 1.0) ** 2),  # the online network chooses action 1
+    ],
+)
+def test_the_q_loss_is_the_huber_loss_of_the_td_error(action, terminated, double_q, loss):
+    config = dqn.DQNConfig(gamma=0.5, double_q=double_q)
+    networks = linear_network(WEIGHTS), linear_network(TARGET_WEIGHTS)
+    terms = dqn.losses(config, *networks, transition(action=action, terminated=terminated))
+    np.testing.assert_allclose(terms["q_loss"], loss, rtol=1e-6)
+    assert set(terms) == {"q_loss"}
+
+
+def test_the_policy_head_is_trained_by_cross_entropy_to_the_greedy_action():
+    network = linear_network(WEIGHTS, policy_weights=jnp.array([[0.0, 0.0], [1.0, 0.0]]))
+    terms = dqn.losses(dqn.DQNConfig(), network, network, transition())
+    # Q(s) = (1, 2), so action 1 is greedy; its logit is 1, the other's 0.
+    np.testing.assert_allclose(terms["policy_loss"], np.log(1 + np.exp(-1.0)), rtol=1e-6)
+
+
+def test_the_policy_loss_does_not_move_q_and_the_q_loss_does_not_move_the_policy():
+    network = linear_network(WEIGHTS, policy_weights=jnp.eye(2))
+
+    def term(name):
+        return jax.grad(lambda net: dqn.losses(dqn.DQNConfig(), net, network, transition())[name])(network)
+
+    assert all(not leaf.any() for leaf in jax.tree.leaves(term("policy_loss").q))
+    assert all(not leaf.any() for leaf in jax.tree.leaves(term("q_loss").policy))
+    assert term("policy_loss").policy.layers[0].weight.any()
+
+
+def test_no_gradient_flows_through_the_bootstrap():
+    network = linear_network(WEIGHTS)
+    gradient = jax.grad(lambda net: dqn.losses(dqn.DQNConfig(gamma=0.5), net, net, transition())["q_loss"])(network)
+    # Q(s, 0) = 1, target 0.5 + 0.5 * 4 = 2.5: the error is clipped to -1, and only action 0's row sees s = (1, 1).
+    np.testing.assert_allclose(gradient.q.layers[0].weight, [[-1.0, -1.0], [0.0, 0.0]], atol=1e-6)
+
+
+def test_an_update_trains_on_the_mean_over_the_batch():
+    config = dqn.DQNConfig(gamma=0.5, hidden_sizes=(), batch_size=2)
+    learner = dqn.make(config, 2, 2)
+    state = learner.init(jax.random.key(0))
+    state = state._replace(network=linear_network(WEIGHTS), target=linear_network(TARGET_WEIGHTS))
+    batch = jax.tree.map(lambda *x: jnp.stack(x), transition(action=0), transition(action=1, terminated=True))
+    state, terms = learner.update(state, batch)
+    np.testing.assert_allclose(terms["q_loss"], (0.5 + 1.0) / 2, rtol=1e-6)
+    assert state.updates == 1
+
+
+@pytest.mark.parametrize("policy_head", [False, True])
+def test_the_policy_is_the_head_that_acts(policy_head):
+    learner = dqn.make(dqn.DQNConfig(hidden_sizes=(8,), policy_head=policy_head), 3, 4)
+    state = learner.init(jax.random.key(0))
+    acting = state.network.policy if policy_head else state.network.q
+    obs = jnp.arange(3.0)
+    np.testing.assert_array_equal(learner.policy(state)(obs), acting(obs))

@@ -1,0 +1,43 @@
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if page.exists()]
+BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(text: str) -> list[str]:
+    """The Python blocks to run, each after as many empty lines as put an error at its line of the page."""
+    found = [(text.count("\n", 0, match.start(1)), match[1]) for match in BLOCK.finditer(text)]
+    return ["\n" * line + code for line, code in found if not code.startswith("# not run")]
+
+
+def run(text: str, name: str) -> dict[str, object]:
+    """Executes the blocks in order, in one namespace, as a reader would who types them in."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks(text):
+        exec(compile(block, name, "exec"), namespace)
+    return namespace
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    run(page.read_text(), str(page))
+
+
+def test_blocks_of_a_page_share_a_namespace_and_run_in_order():
+    assert run("```python\nx = 1\n```\nthen\n```python\ny = x + 1\n```\n", "page")["y"] == 2
+
+
+def test_only_python_blocks_without_a_mark_run():
+    page = "```python\n# not run\nraise SystemExit\n```\n```sh\nexit 1\n```\n```python\nz = 3\n```\n"
+    assert [block.strip() for block in blocks(page)] == ["z = 3"]
+
+
+def test_an_error_is_reported_at_its_line_of_the_page():
+    with pytest.raises(ZeroDivisionError) as error:
+        run("# Title\n\n```python\nx = 1\nx / 0\n```\n", "page.md")
+    assert (str(error.traceback[-1].path), error.traceback[-1].lineno + 1) == ("page.md", 5)

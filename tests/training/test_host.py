@@ -1,0 +1,91 @@
+import jax
+import numpy as np
+from probes import ScriptedEnv
+
+from paramnoise.agents import dqn
+from paramnoise.exploration import ParameterNoise
+from paramnoise.training.host import HostLoop
+
+EXPLORATION = ParameterNoise(delta=0.5, sigma=1.0, epsilon=0.5, adapt_every=1)
+
+
+def scripted_loop(num_envs=1, **script):
+    made = []
+
+    def make():
+        made.append(ScriptedEnv(**script))
+        return made[-1]
+
+    config = dqn.DQNConfig(hidden_sizes=(8,), batch_size=4, buffer_size=64, learning_starts=4, target_every=8)
+    loop = HostLoop(dqn.make(config, 2, 4), EXPLORATION, make, num_envs=num_envs)
+    return loop, made[:num_envs]
+
+
+def run(loop, steps):
+    return list(loop.run(steps, eval_every=steps, eval_episodes=1))
+
+
+def test_replay_stores_the_executed_actions():
+    loop, (env,) = scripted_loop()
+    run(loop, 30)
+    stored = np.asarray(loop.state.replay.data.action[:30])
+    assert stored.tolist() == env.given
+    assert len(set(env.given)) > 1
+
+
+def test_replay_stores_the_final_observation_and_not_the_next_reset():
+    loop, _ = scripted_loop(lengths=(3, 5, 2))
+    run(loop, 10)
+    data = jax.tree.map(np.asarray, loop.state.replay.data)
+    stays = data.next_obs[:10, 0] == data.obs[:10, 0]  # the same episode before and after
+    assert stays.all()
+    np.testing.assert_array_equal(data.obs[:10, 1], [0, 1, 2, 0, 1, 2, 3, 4, 0, 1])
+    np.testing.assert_array_equal(data.next_obs[:10, 1], [1, 2, 3, 1, 2, 3, 4, 5, 1, 2])
+
+
+def test_replay_marks_termination_and_never_truncation():
+    for truncates in (True, False):
+        loop, _ = scripted_loop(lengths=(3, 5, 2), truncates=truncates)
+        run(loop, 10)
+        ends = np.flatnonzero(np.asarray(loop.state.replay.data.terminated[:10]))
+        assert ends.tolist() == ([] if truncates else [2, 7, 9])
+
+
+def test_every_environment_has_its_own_perturbed_policy_resampled_at_its_own_episodes():
+    loop, _ = scripted_loop(num_envs=2, lengths=(4,))
+    run(loop, 2)
+    weights = loop.state.exploration.policies.network.layers[0].weight
+    assert not np.allclose(weights[0], weights[1])
+    ages = []
+    for steps in (4, 6, 8, 10):
+        run(loop, steps)
+        ages.append(np.asarray(loop.state.exploration.age).tolist())
+    assert ages == [[3, 3], [4, 4], [1, 1], [2, 2]]  # one more than the steps taken: the next action is chosen already
+
+
+def test_returns_and_episodes_are_counted_over_all_environments():
+    loop, _ = scripted_loop(num_envs=2, lengths=(3,))
+    (row,) = run(loop, 12)
+    assert (row["step"], row["episodes"]) == (12, 4)
+    assert row["train_return_mean"] == 1 + 2 + 3
+    assert row["eval_return_mean"] == 6
+
+
+def test_nothing_is_compiled_anew_after_the_first_steps():
+    loop, _ = scripted_loop()
+    run(loop, 12)
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: compiled.append(name))
+    try:
+        run(loop, 60)
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert not [name for name in compiled if "backend_compile" in name]
+
+
+def test_a_run_stops_before_the_next_step_when_it_is_asked_to():
+    loop, _ = scripted_loop()
+    seen = []
+    rows = loop.run(50, eval_every=5, eval_episodes=1, on_step=seen.append, should_stop=lambda: len(seen) >= 7)
+    assert [row["step"] for row in rows] == [5]
+    assert loop.step == 7
