@@ -117,6 +117,7 @@ class OrnsteinUhlenbeck(Exploration):
 
     def __post_init__(self) -> None:
         require(self.sigma >= 0, "sigma", self.sigma, "at least 0")
+        require(self.theta >= 0, "theta", self.theta, "at least 0")
         require(self.dt > 0, "dt", self.dt, "above 0")
 
     def init(self, policy: Policy, obs: Array) -> Array:

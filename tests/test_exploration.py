@@ -22,7 +22,7 @@ NOISE = pn.ParameterNoise(sigma=0.5, delta=0.1)
 INVALID = {
     pn.EpsilonGreedy: {"epsilon_start": 1.5, "epsilon_end": -0.1, "anneal_steps": 0},
     pn.Gaussian: {"sigma": -0.1},
-    pn.OrnsteinUhlenbeck: {"sigma": -0.1, "dt": 0.0},
+    pn.OrnsteinUhlenbeck: {"sigma": -0.1, "theta": -1.0, "dt": 0.0},
     pn.ParameterNoise: {"delta": 0.0, "sigma": 0.0, "alpha": 1.0, "adapt_every": 0, "epsilon": 1.1, "max_age": 0},
 }
 EVERY_STRATEGY = pytest.mark.parametrize(

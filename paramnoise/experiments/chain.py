@@ -119,7 +119,8 @@ def run_cell(cell: Cell, out: Path, should_stop: Callable[[], bool] = lambda: Fa
     started = time.perf_counter()
     curves: list[dict[str, np.ndarray]] = []
     loop = CompiledLoop(learner, config.exploration, env, seeds=cell.seeds, eval_every=config.eval_every)
-    returns, solved = np.zeros((0, len(cell.seeds))), []
+    returns = np.zeros((0, len(cell.seeds)))
+    solved: list[int | None] = []
     while len(returns) < cell.episodes and not (len(returns) and all(solved)):
         if should_stop():
             return False

@@ -20,7 +20,8 @@ def kl_distance(logits: ArrayLike, perturbed_logits: ArrayLike) -> Array:
     """
     log_p = jax.nn.log_softmax(jnp.asarray(logits))
     log_q = jax.nn.log_softmax(jnp.asarray(perturbed_logits))
-    return jnp.mean(jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1))
+    divergence = jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
+    return jnp.mean(jnp.maximum(divergence, 0.0))  # rounding may fall below 0
 
 
 def rms_distance(actions: ArrayLike, perturbed_actions: ArrayLike) -> Array:

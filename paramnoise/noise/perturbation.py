@@ -44,7 +44,7 @@ def selected(policy: Policy, where: Where | None = None) -> Policy:
             "the default finds eqx.nn.Linear layers"
         )
     for path, leaf in chosen:
-        if not eqx.is_inexact_array(leaf):
+        if not (eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating)):
             raise ValueError(f"{_name(path)} was chosen for noise but is not a floating-point array; narrow where=")
     return mask
 

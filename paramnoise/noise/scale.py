@@ -7,6 +7,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 
+BOUNDS = (1e-8, 1e4)
+"""Sigma stays within these: a delta that no sigma reaches (an RMS of 3 between actions in [-1, 1]) must not overflow."""
+
+
 class Scale(NamedTuple):
     """The standard deviation of the noise, matched to a distance in action space."""
 
@@ -34,4 +38,5 @@ def adapt(scale: Scale, distance: ArrayLike, delta: ArrayLike, alpha: float = 1.
         The next scale.
     """
     factor = jnp.where(jnp.asarray(distance) <= delta, alpha, 1 / alpha)
-    return Scale(scale.sigma * factor.astype(scale.sigma.dtype), scale.adaptations + 1)
+    sigma = jnp.clip(scale.sigma * factor.astype(scale.sigma.dtype), *BOUNDS)
+    return Scale(sigma, scale.adaptations + 1)

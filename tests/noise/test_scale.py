@@ -62,3 +62,12 @@ def test_sigma_settles_where_the_distance_is_delta(measure: Callable[..., Array]
     scale, distances = jax.jit(lambda k: jax.lax.scan(step, initial_scale(start), k))(keys)
     assert jnp.mean(distances[-500:]) == pytest.approx(delta, rel=0.3)
     assert scale.adaptations == 1500
+
+
+@pytest.mark.parametrize("distance", [0.0, 1.0])
+def test_a_delta_that_is_never_met_leaves_sigma_finite_and_positive(distance):
+    def step(scale, _):
+        return adapt(scale, distance, 0.5), None
+
+    scale, _ = jax.lax.scan(step, initial_scale(0.01), length=20_000)
+    assert 0 < scale.sigma < np.inf

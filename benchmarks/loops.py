@@ -1,0 +1,111 @@
+"""Environment steps per second of both loops while training, measured in turn in one run, and their ratios.
+
+Run it with `make bench`. Timings on shared machines are noisy: compare the ratios, not the numbers of two runs.
+"""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from paramnoise.agents import ALGORITHMS
+from paramnoise.envs import chain, env_factory
+from paramnoise.presets import make_config
+from paramnoise.training.compiled import CompiledLoop
+from paramnoise.training.host import HostLoop
+from paramnoise.training.run_directory import provenance
+
+REPEATS = 5
+CHAIN_LENGTH = 20
+EPISODE = CHAIN_LENGTH + 9
+NEVER = 10**9
+
+
+def compiled(exploration: str, seeds: int) -> Callable[[], int]:
+    """A call that trains on the chain in the compiled loop and returns the steps taken, over all seeds."""
+    config = make_config("dqn", "paramnoise/Chain-v0", {"length": CHAIN_LENGTH}, exploration=exploration)
+    env = chain(CHAIN_LENGTH)
+    learner = ALGORITHMS["dqn"].build(config.agent, env.name, env.observation_space, env.action_space)
+    loop = CompiledLoop(learner, config.exploration, env, seeds=range(seeds), eval_every=10 * EPISODE)
+
+    def call() -> int:
+        loop.run(10)
+        return 100 * EPISODE * seeds
+
+    return call
+
+
+def host(env: str, exploration: str, **env_kwargs: int) -> Callable[[], int]:
+    """A call that trains in the host loop and returns the steps taken."""
+    config = make_config("dqn", env, env_kwargs, exploration=exploration)
+    make_env = env_factory(env, env_kwargs)
+    made = make_env()
+    learner = ALGORITHMS["dqn"].build(config.agent, env, made.observation_space, made.action_space)
+    loop = HostLoop(learner, config.exploration, make_env)
+
+    def call() -> int:
+        first = loop.step
+        asked = itertools.count()
+        for _ in loop.run(NEVER, eval_every=NEVER, eval_episodes=1, should_stop=lambda: next(asked) >= 1_000):
+            pass
+        return loop.step - first
+
+    return call
+
+
+def environment_alone(env: str) -> Callable[[], int]:
+    """A call that steps the environment with a constant action: the limit of the host loop."""
+    made = env_factory(env)()
+    made.reset(seed=0)
+
+    def call() -> int:
+        for _ in range(1_000):
+            *_, terminated, truncated, _ = made.step(np.int64(0))
+            if terminated or truncated:
+                made.reset()
+        return 1_000
+
+    return call
+
+
+def main() -> None:
+    """Measures everything in turn and prints the medians."""
+    contenders = {
+        "chain, compiled, epsilon-greedy, 3 seeds": compiled("epsilon-greedy", 3),
+        "chain, compiled, parameter noise, 3 seeds": compiled("parameter", 3),
+        "chain, compiled, epsilon-greedy, 1 seed": compiled("epsilon-greedy", 1),
+        "chain, host, epsilon-greedy": host("paramnoise/Chain-v0", "epsilon-greedy", length=CHAIN_LENGTH),
+        "CartPole-v1, host, epsilon-greedy": host("CartPole-v1", "epsilon-greedy"),
+        "CartPole-v1, host, parameter noise": host("CartPole-v1", "parameter"),
+        "CartPole-v1, environment alone": environment_alone("CartPole-v1"),
+    }
+    for call in contenders.values():  # compile, and pass the steps before learning starts
+        call()
+        call()
+    rates: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(REPEATS):
+        for name, call in contenders.items():
+            started = time.perf_counter()
+            steps = call()
+            rates[name].append(steps / (time.perf_counter() - started))
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    table = Table("what", "steps/s", title=f"Training, median of {REPEATS} repeats in turn")
+    table.columns[1].justify = "right"
+    for name, rate in medians.items():
+        table.add_row(name, f"{rate:,.0f}")
+    Console().print(table)
+    for one, other in (
+        ("chain, compiled, epsilon-greedy, 3 seeds", "chain, host, epsilon-greedy"),
+        ("chain, compiled, parameter noise, 3 seeds", "chain, compiled, epsilon-greedy, 3 seeds"),
+        ("CartPole-v1, host, parameter noise", "CartPole-v1, host, epsilon-greedy"),
+    ):
+        print(f"{one} / {other}: {medians[one] / medians[other]:.2f}")
+    print(provenance()["versions"])
+
+
+if __name__ == "__main__":
+    main()
