@@ -46,6 +46,8 @@ class Train(Generic[Settings]):
     """Environment steps between noise-free evaluations."""
     eval_episodes: int = _DEFAULT["eval_episodes"]
     """Episodes of an evaluation."""
+    eval_max_steps: int = _DEFAULT["eval_max_steps"]
+    """Steps after which an evaluation's episode is cut, for environments without a time limit."""
     run_dir: Path | None = None
     """Where the run is kept; by default a new directory below runs/."""
     resume: bool = False

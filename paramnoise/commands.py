@@ -44,6 +44,7 @@ def train(algorithm: Algorithm, args: Any) -> int:
         steps=args.steps,
         eval_every=args.eval_every,
         eval_episodes=args.eval_episodes,
+        eval_max_steps=args.eval_max_steps,
     )
     path = args.run_dir or _default_run_dir(config, args.resume)
     use_compilation_cache()

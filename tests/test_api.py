@@ -19,7 +19,9 @@ def cart_pole() -> gym.Env:
 
 
 def tiny(env="CartPole-v1", **settings) -> pn.DQN:
-    return pn.DQN(env, **{"exploration": "parameter", "num_envs": 2, **TINY, **settings})
+    """An agent that no preset changes."""
+    fixed = {"exploration": pn.ParameterNoise(adapt_every=3), "num_envs": 2, "double_q": False}
+    return pn.DQN(env, **{**fixed, **TINY, **settings})
 
 
 def assert_same_agent(one: pn.Agent, other: pn.Agent, but_for: tuple[str, ...] = ()) -> None:
@@ -173,7 +175,7 @@ def test_a_run_directory_of_the_command_line_can_be_loaded(tmp_path, capsys):
     words += " --buffer-size 64 --learning-starts 8 --target-every 4 --steps 40 --eval-episodes 2 --run-dir"
     assert main([*words.split(), str(tmp_path / "run")]) == 0
     agent = pn.load(tmp_path / "run")
-    assert_same_agent(agent, tiny().learn(40, **QUIET))
+    assert_same_agent(agent, pn.DQN("CartPole-v1", exploration="parameter", num_envs=2, **TINY).learn(40, **QUIET))
     capsys.readouterr()
     main(["evaluate", str(tmp_path / "run"), "--episodes", "3"])
     assert str(agent.evaluate(3)) in capsys.readouterr().out

@@ -6,6 +6,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
 from paramnoise.experiments.chain import CHAIN, Outcome, medians
 
@@ -34,10 +35,15 @@ def plot_chain(outcomes: list[Outcome], path: Path) -> None:
             )
         axis.set_title(method.label, fontsize=10)
         axis.set_xlabel("chain length N")
-        axis.set_ylim(bottom=0)
         axis.grid(color="0.93")
-    axes[0, 0].set_ylabel("median episodes until solved")
-    axes[0, -1].legend(loc="center right", fontsize=8, title="large: median\nsmall: each seed", title_fontsize=7)
+    most = max(outcome.episodes for outcome in outcomes)
+    axes[0, 0].set_yscale("log")
+    axes[0, 0].set_ylim(80, 1.25 * max(most, 100))
+    axes[0, 0].yaxis.set_major_locator(FixedLocator([100, 200, 500, 1_000, 2_000]))
+    axes[0, 0].yaxis.set_major_formatter(ScalarFormatter())
+    axes[0, 0].yaxis.set_minor_locator(NullLocator())
+    axes[0, 0].set_ylabel("episodes until solved")
+    axes[0, -1].legend(loc="lower right", fontsize=8, title="large: median\nsmall: each seed", title_fontsize=7)
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 
 BOUNDS = (1e-8, 1e4)
-"""Sigma stays within these: a delta that no sigma reaches (an RMS of 3 between actions in [-1, 1]) must not overflow."""
+"""Sigma stays within these, so that a delta which no sigma reaches cannot make it overflow."""
 
 
 class Scale(NamedTuple):

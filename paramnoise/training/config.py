@@ -34,6 +34,8 @@ class RunConfig:
     """Environment steps between noise-free evaluations."""
     eval_episodes: int = 20
     """Episodes of an evaluation."""
+    eval_max_steps: int = 10_000
+    """Steps after which an evaluation's episode is cut, for environments without a time limit."""
 
     def __post_init__(self) -> None:
         algorithm = choose("algorithm", self.algorithm, ALGORITHMS)
@@ -44,6 +46,7 @@ class RunConfig:
         require(self.steps >= 1, "steps", self.steps, "at least 1")
         require(self.eval_every >= 1, "eval_every", self.eval_every, "at least 1")
         require(self.eval_episodes >= 1, "eval_episodes", self.eval_episodes, "at least 1")
+        require(self.eval_max_steps >= 1, "eval_max_steps", self.eval_max_steps, "at least 1")
 
     @property
     def made_by(self) -> Algorithm:

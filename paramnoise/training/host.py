@@ -32,8 +32,19 @@ class HostLoop:
         *,
         seed: int = 0,
         num_envs: int = 1,
+        eval_max_steps: int = 10_000,
     ):
-        """Makes the environments and the state; nothing is stepped yet."""
+        """Makes the environments and the state; nothing is stepped yet.
+
+        Args:
+            learner: the agent.
+            exploration: its exploration.
+            make_env: makes one environment, whose observations are vectors.
+            seed: decides every random draw.
+            num_envs: environments stepped together, each with its own exploration.
+            eval_max_steps: steps after which an evaluation's episode is cut.
+        """
+        self._eval_max_steps = eval_max_steps
         self.learner, self.exploration, self.seed = learner, exploration, seed
         self._make_env = make_env
         self._envs = VectorEnv(make_env, num_envs, seed)
@@ -96,7 +107,7 @@ class HostLoop:
         """The returns of noise-free episodes on environments of their own."""
         if self._evaluation is None or self._evaluation.num_envs != episodes:
             self._evaluation = VectorEnv(self._make_env, episodes, seed)
-        return evaluate(self.policy, self._evaluation, seed)
+        return evaluate(self.policy, self._evaluation, seed, self._eval_max_steps)
 
     def snapshot(self) -> tuple[core.TrainState, dict[str, np.ndarray]]:
         """All that is needed to go on as if never interrupted: the state of training, and the loop's own arrays."""
@@ -171,15 +182,17 @@ class HostLoop:
         }
 
 
-def evaluate(policy: Policy, envs: VectorEnv, seed: int) -> np.ndarray:
-    """The return of one noise-free episode in each environment."""
+def evaluate(policy: Policy, envs: VectorEnv, seed: int, max_steps: int) -> np.ndarray:
+    """The return of one noise-free episode, or of its first `max_steps` steps, in each environment."""
     obs = envs.restart(seed)
     returns = np.zeros(envs.num_envs)
     running = np.ones(envs.num_envs, bool)
-    while running.any():
+    for _ in range(max_steps):
         after = envs.step(np.asarray(noise_free_actions(policy, obs)))
         returns += np.where(running, after.reward, 0.0)
         running &= ~after.starts
+        if not running.any():
+            break
         obs = after.obs
     return returns
 

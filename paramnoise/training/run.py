@@ -23,7 +23,14 @@ def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> HostLoop:
     probe = make_env()
     learner = config.made_by.build(config.agent, config.env, probe.observation_space, probe.action_space)
     probe.close()
-    return HostLoop(learner, config.exploration, make_env, seed=config.seed, num_envs=config.num_envs)
+    return HostLoop(
+        learner,
+        config.exploration,
+        make_env,
+        seed=config.seed,
+        num_envs=config.num_envs,
+        eval_max_steps=config.eval_max_steps,
+    )
 
 
 def save_loop(loop: HostLoop, directory: Path, wall_time: float) -> None:

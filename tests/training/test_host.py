@@ -89,3 +89,9 @@ def test_a_run_stops_before_the_next_step_when_it_is_asked_to():
     rows = loop.run(50, eval_every=5, eval_episodes=1, on_step=seen.append, should_stop=lambda: len(seen) >= 7)
     assert [row["step"] for row in rows] == [5]
     assert loop.step == 7
+
+
+def test_an_evaluation_episode_without_an_end_is_cut():
+    loop, _ = scripted_loop()
+    loop = HostLoop(loop.learner, EXPLORATION, lambda: ScriptedEnv(lengths=(10**9,)), eval_max_steps=5)
+    assert loop.evaluate(2, seed=0).tolist() == [15.0, 15.0]  # rewards 1 to 5
