@@ -31,7 +31,7 @@ CHAIN = Figure(
     ),
     scales={
         "smoke": Scale(lengths=(5, 10), seeds=1, episodes=200),
-        "small": Scale(lengths=(10, 30, 50), seeds=3, episodes=2_000),
+        "small": Scale(lengths=(10, 40, 70), seeds=3, episodes=2_000),
         "paper": Scale(lengths=tuple(range(5, 101, 5)), seeds=3, episodes=2_000),
     },
 )

@@ -126,6 +126,7 @@ def test_an_unsolved_cell_ends_at_its_budget(tmp_path, monkeypatch):
 def test_rollouts_past_the_budget_do_not_count(tmp_path, monkeypatch):
     script_training(monkeypatch, [POOR] * 25 + [BEST])
     figure.run_cell(cell(episodes=120), tmp_path)
+    assert cell(120).directory(tmp_path, 0).summary()["solved"] is False
     assert cell(120).outcome(tmp_path, 0) == outcome(120, False)
 
 

@@ -92,7 +92,11 @@ def uninterrupted(tmp_path_factory) -> Path:
 def test_a_run_leaves_the_rows_and_the_summary_of_the_contract(uninterrupted):
     rows, summary = RunDirectory(uninterrupted).rows(), RunDirectory(uninterrupted).summary()
     assert [int(row["step"]) for row in rows] == [40, 80, 120]
-    assert int(rows[-1]["episodes"]) > 0
+    ended = np.diff([0, *(int(row["episodes"]) for row in rows)])
+    returns = np.array([float(row["train_return_mean"]) for row in rows])
+    running = arrays(uninterrupted)["own/running_return"].sum()
+    assert np.nansum(ended * returns) + running == pytest.approx(120)  # CartPole pays 1 a step
+    assert running < 120
     assert float(rows[-1]["sigma"]) != CONFIG.exploration.sigma
     assert int(rows[-1]["adaptations"]) == 40
     assert summary["steps"] == 120
