@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import gymnasium as gym
 import numpy as np
 
-from paramnoise.envs import EnvLike, env_factory, env_name, unflattened_space
+from paramnoise.envs import EnvLike, env_factory, env_name, known_kwargs, unflattened_space
 from paramnoise.exploration import Exploration
 from paramnoise.policies import noise_free_actions
 from paramnoise.presets import make_config
@@ -70,11 +70,11 @@ class Agent:
             env_kwargs: keywords of an environment that is given by id.
             settings: fields of the agent's config, such as `learning_rate`; they override the environment's preset.
         """
-        name = env_name(env)
         config = make_config(
             self.algorithm,
-            name,
-            env_kwargs,
+            env_name(env),
+            env_kwargs or known_kwargs(env),
+            env_is_id=isinstance(env, str),
             exploration=exploration,
             agent=settings,
             seed=seed,
@@ -83,7 +83,7 @@ class Agent:
         self._adopt(config, env)
 
     def _adopt(self, config: RunConfig, env: EnvLike) -> None:
-        make_env = env_factory(env, config.env_kwargs)
+        make_env = env_factory(env, config.env_kwargs if isinstance(env, str) else None)
         self.config = config
         self._loop = build_loop(config, make_env)
         self._space = unflattened_space(make_env())
@@ -97,14 +97,17 @@ class Agent:
         self, steps: int, *, eval_every: int | None = None, eval_episodes: int | None = None, progress: bool = True
     ) -> Self:
         """Trains for `steps` more environment steps, with a noise-free evaluation every `eval_every` and at the end."""
-        require(steps >= 1, "steps", steps, "at least 1")
+        eval_every = self.config.eval_every if eval_every is None else eval_every
+        eval_episodes = self.config.eval_episodes if eval_episodes is None else eval_episodes
+        for name, value in (("steps", steps), ("eval_every", eval_every), ("eval_episodes", eval_episodes)):
+            require(value >= 1, name, value, "at least 1")
         first, until = self.step, self.step + steps
         started = time.perf_counter()
         with bar(until, f"{self.algorithm} {self.config.env}", "steps", show=progress) as shown:
             rows = self._loop.run(
                 until,
-                eval_every=eval_every or self.config.eval_every,
-                eval_episodes=eval_episodes or self.config.eval_episodes,
+                eval_every=eval_every,
+                eval_episodes=eval_episodes,
                 on_step=shown.advance_to,
             )
             for row in rows:
@@ -162,6 +165,8 @@ def load(path: str | Path, env: EnvLike | None = None) -> Agent:
     """
     directory = RunDirectory(Path(path))
     config = directory.config()
+    if env is None and not config.env_is_id:
+        raise UsageError(f"{path} was made with an environment object ({config.env}): pass env= to load it")
     agent = AGENTS[config.algorithm].__new__(AGENTS[config.algorithm])
     agent._adopt(config, config.env if env is None else env)
     load_loop(agent._loop, directory.checkpoint)

@@ -132,7 +132,6 @@ def _parse(arguments: list[str]) -> Command:
                 prog="paramnoise",
                 description="Exploration by parameter space noise (Plappert et al., 2018).",
                 args=arguments,
-                config=(tyro.conf.FlagCreatePairsOff,),
             )
     except SystemExit as stop:
         if stop.code:
@@ -163,10 +162,16 @@ def _named_env(arguments: list[str]) -> tuple[str, dict[str, Any]]:
     parser.add_argument("--env", default="")
     parser.add_argument("--env-kwargs", nargs="*", default=[])
     try:
-        found, _ = parser.parse_known_args(arguments)
+        found, _ = parser.parse_known_args([_with_dashes(word) for word in arguments])
     except argparse.ArgumentError:
         return "", {}
     return found.env, commands.key_values("--env-kwargs", found.env_kwargs)
+
+
+def _with_dashes(word: str) -> str:
+    """An option as tyro reads it: underscores in its name are dashes."""
+    name, equals, value = word.partition("=")
+    return f"{name.replace('_', '-')}{equals}{value}" if name.startswith("--") else word
 
 
 def _unboxed(text: str) -> str:

@@ -19,7 +19,7 @@ from paramnoise.envs import OURS
 from paramnoise.experiments import chain as chain_figure
 from paramnoise.experiments.chain import CHAIN, Cell
 from paramnoise.experiments.sweep import cores, run_all
-from paramnoise.presets import make_config, preset
+from paramnoise.presets import Preset, make_config, preset
 from paramnoise.training.config import RunConfig
 from paramnoise.training.display import bar, stop_on_signals
 from paramnoise.training.run import run
@@ -149,7 +149,7 @@ def key_values(option: str, words: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"{option} takes key:value, not {word!r}")
         try:
             values[key] = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError):
             values[key] = text
     return values
 
@@ -172,7 +172,7 @@ def _print_settings(config: RunConfig, path: Path) -> None:
         print(f"  {part}: " + ", ".join(f"{name} {value}" for name, value in values[part].items() if name != "kind"))
     names = ("steps", "num_envs", "eval_every", "eval_episodes")
     print("  run: " + ", ".join(f"{name} {values[name]}" for name in names))
-    if known.agent or known.explorations:
+    if known != Preset():
         preset_names = [
             *known.agent_settings(config.made_by.config),
             *known.explorations.get(config.exploration.kind, {}),

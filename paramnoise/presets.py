@@ -11,7 +11,7 @@ from paramnoise.agents import ALGORITHMS
 from paramnoise.envs.chain import DEFAULT_LENGTH, check_length, horizon
 from paramnoise.exploration import EXPLORATIONS, Exploration
 from paramnoise.training.config import RunConfig
-from paramnoise.validation import UsageError, choose
+from paramnoise.validation import check_types, choose
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,6 +95,7 @@ def make_config(
         kind = exploration or entry.default_exploration
         settings = {**known.explorations.get(kind, {}), **(exploration_settings or {})}
         explored = _build(choose("exploration", kind, EXPLORATIONS), settings, f"exploration {kind!r}")
+    check_types(RunConfig, run, "a run")
     return RunConfig(
         algorithm=algorithm,
         env=env,
@@ -106,8 +107,5 @@ def make_config(
 
 
 def _build(cls: type, settings: Mapping[str, Any], what: str) -> Any:
-    known = [field.name for field in dataclasses.fields(cls)]
-    for name in settings:
-        if name not in known:
-            raise UsageError(f"{what} has no setting {name!r}: choose from {', '.join(known) or 'none'}")
-    return cls(**settings)
+    check_types(cls, settings, what)
+    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()})

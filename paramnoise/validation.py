@@ -1,7 +1,11 @@
 """Errors that name the value, the constraint and the remedy."""
 
+import types
+import typing
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 Value = TypeVar("Value")
 
@@ -21,3 +25,30 @@ def choose(kind: str, name: str, choices: Mapping[str, Value]) -> Value:
     if name not in choices:
         raise UsageError(f"unknown {kind} {name!r}: choose from {', '.join(choices)}")
     return choices[name]
+
+
+def check_types(cls: type, settings: Mapping[str, Any], what: str) -> None:
+    """Raises UsageError if a setting is not a field of the dataclass, or its value is of another type."""
+    hints = {name: hint for name, hint in typing.get_type_hints(cls).items() if not _is_constant(hint)}
+    for name, value in settings.items():
+        if name not in hints:
+            raise UsageError(f"{what} has no setting {name!r}: choose from {', '.join(hints) or 'none'}")
+        if not _fits(value, hints[name]):
+            wanted = str(hints[name]) if typing.get_args(hints[name]) else hints[name].__name__
+            raise UsageError(f"{name} must be {wanted}, not {value!r}")
+
+
+def _is_constant(hint: Any) -> bool:
+    return typing.get_origin(hint) is typing.ClassVar
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type, for the types that settings have; an int is a float too."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return any(_fits(value, option) for option in typing.get_args(hint))
+    if typing.get_origin(hint) is tuple:
+        return isinstance(value, tuple | list) and all(_fits(item, typing.get_args(hint)[0]) for item in value)
+    if hint in (int, float):
+        allowed = (int, np.integer) if hint is int else (int, float, np.integer, np.floating)
+        return isinstance(value, allowed) and not isinstance(value, bool)
+    return isinstance(value, hint) if isinstance(hint, type) else True

@@ -1,6 +1,7 @@
 """Makes environments from what users have: an id, an environment, or a function that makes one."""
 
 import copy
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,9 +45,19 @@ def env_name(env: EnvLike) -> str:
     return getattr(env, "__name__", type(env).__name__)
 
 
+def known_kwargs(env: EnvLike) -> dict[str, Any]:
+    """The keywords that an environment was made with, those that JSON can hold."""
+    made_with = env.spec.kwargs if isinstance(env, gym.Env) and env.spec is not None else {}
+    return {name: value for name, value in made_with.items() if _is_json(value)}
+
+
 def unflattened_space(env: gym.Env) -> gym.Space:
     """The observation space as it was before `env_factory` flattened it."""
-    return env.env.observation_space if isinstance(env, gym.wrappers.FlattenObservation) else env.observation_space
+    return env.env.observation_space if isinstance(env, _Flattened) else env.observation_space
+
+
+class _Flattened(gym.wrappers.FlattenObservation):
+    """Our flattening, told apart from a user's own."""
 
 
 def _make_by_id(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env:
@@ -56,8 +67,10 @@ def _make_by_id(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env:
         raise UsageError(
             f"unknown environment {env_id!r}: {_one_line(error)} (`paramnoise envs` lists those installed)"
         ) from None
-    except (gym.error.Error, TypeError, ValueError) as error:
-        raise UsageError(f"cannot make environment {env_id!r} with {dict(kwargs)}: {_one_line(error)}") from None
+    except Exception as error:  # whatever an environment makes of keywords that it does not take
+        with_keywords = f" with {dict(kwargs)}" if kwargs else ""
+        reason = f"{type(error).__name__}: {_one_line(error)}"
+        raise UsageError(f"cannot make environment {env_id!r}{with_keywords}: {reason}") from None
 
 
 def _as_vector(env: gym.Env) -> gym.Env:
@@ -69,7 +82,15 @@ def _as_vector(env: gym.Env) -> gym.Env:
         )
     if isinstance(space, gym.spaces.Box) and len(space.shape) == 1:
         return env
-    return gym.wrappers.FlattenObservation(env)
+    return _Flattened(env)
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _one_line(error: Exception) -> str:

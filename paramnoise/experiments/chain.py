@@ -20,6 +20,7 @@ from paramnoise.training.checkpoint import write_atomically
 from paramnoise.training.compiled import CompiledLoop
 from paramnoise.training.config import RunConfig
 from paramnoise.training.run_directory import RunDirectory, csv_text
+from paramnoise.validation import UsageError
 
 CHAIN = Figure(
     name="chain",
@@ -183,7 +184,17 @@ def write_results(outcomes: Iterable[Outcome], path: Path) -> None:
 
 
 def read_results(path: Path) -> list[Outcome]:
-    """Reads results.csv."""
+    """Reads results.csv, or raises UsageError if it holds no results of the chain."""
+    try:
+        outcomes = _parse_results(path)
+    except (KeyError, ValueError, TypeError):
+        raise UsageError(f"{path} does not hold results of the chain") from None
+    if not outcomes:
+        raise UsageError(f"{path} holds no results yet")
+    return outcomes
+
+
+def _parse_results(path: Path) -> list[Outcome]:
     with path.open(newline="") as file:
         return [
             Outcome(

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-
 BOUNDS = (1e-8, 1e4)
 """Sigma stays within these, so that a delta which no sigma reaches cannot make it overflow."""
 

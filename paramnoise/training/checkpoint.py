@@ -1,10 +1,11 @@
 """Checkpoints: JSON and raw arrays, no pickle; written whole or not at all, and checked when read.
 
-checkpoint/arrays-STEP.npz    every array
-checkpoint/checkpoint.json    which file, its SHA-256, and small facts; replaced last, so it always names whole arrays
+checkpoint/arrays-DIGEST.npz    every array
+checkpoint/checkpoint.json      which file, its SHA-256, and small facts; replaced last, so it names whole arrays
 """
 
 import hashlib
+import io
 import json
 import os
 import zipfile
@@ -28,15 +29,19 @@ def save(directory: Path, state: Any, own: dict[str, np.ndarray], facts: dict[st
         directory: the checkpoint's folder, made if it is missing.
         state: a pytree of arrays.
         own: further arrays by name, whose shapes may change from one checkpoint to the next.
-        facts: small JSON values; `step` names the file.
+        facts: small JSON values.
     """
     directory.mkdir(parents=True, exist_ok=True)
     arrays = {**_named_leaves(state), **{f"own/{name}": array for name, array in own.items()}}
-    data = directory / f"arrays-{facts['step']}.npz"
-    write_atomically(data, lambda file: np.savez(file, **arrays))
-    index = {"format": 1, "file": data.name, "sha256": _sha256(data), "facts": facts}
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    digest = hashlib.sha256(content.getbuffer()).hexdigest()
+    # Named by its content: a new file never takes the place of the one that the index still names.
+    data = directory / f"arrays-{digest[:16]}.npz"
+    write_atomically(data, lambda file: file.write(content.getbuffer()))
+    index = {"format": 1, "file": data.name, "sha256": digest, "facts": facts}
     write_atomically(directory / INDEX, lambda file: file.write(json.dumps(index, indent=2).encode()))
-    for old in directory.glob("arrays-*.npz"):
+    for old in (*directory.glob("arrays-*.npz"), *directory.glob(".*.tmp")):
         if old != data:
             old.unlink()
 
@@ -57,12 +62,13 @@ def load(directory: Path, template: State) -> tuple[State, dict[str, np.ndarray]
         raise UsageError(f"{index_path} is damaged: it is not a checkpoint's index") from None
     if not data.exists():
         raise UsageError(f"checkpoint {directory} is damaged: {data.name} is missing")
-    if _sha256(data) != digest:
+    content = data.read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
         raise UsageError(f"checkpoint {directory} is damaged: {data.name} does not match its checksum")
     try:
-        with np.load(data, allow_pickle=False) as file:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, zipfile.BadZipFile):
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
         raise UsageError(f"checkpoint {directory} is damaged: {data.name} cannot be read") from None
     own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
     return _restore(arrays, template, directory), own, facts
@@ -93,8 +99,3 @@ def _restore(arrays: dict[str, np.ndarray], template: State, directory: Path) ->
     # Copies that XLA owns: the loops donate them, and a borrowed NumPy buffer must not be written to.
     leaves = [jax.numpy.array(arrays[name]) for name in wanted]
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -17,7 +17,9 @@ class RunConfig:
     algorithm: str
     """The agent's name."""
     env: str
-    """The environment's id."""
+    """The environment's id, or a name for one that was given as an object."""
+    env_is_id: bool = True
+    """Whether Gymnasium can make the environment from its id."""
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Keywords of the environment."""
     agent: QLearningConfig
@@ -41,7 +43,7 @@ class RunConfig:
         algorithm = choose("algorithm", self.algorithm, ALGORITHMS)
         require(isinstance(self.agent, algorithm.config), "agent", self.agent, f"a {algorithm.config.__name__}")
         algorithm.check_exploration(self.exploration)
-        require(self.seed >= 0, "seed", self.seed, "at least 0")
+        require(0 <= self.seed < 2**31, "seed", self.seed, "at least 0 and below 2^31")
         require(self.num_envs >= 1, "num_envs", self.num_envs, "at least 1")
         require(self.steps >= 1, "steps", self.steps, "at least 1")
         require(self.eval_every >= 1, "eval_every", self.eval_every, "at least 1")
@@ -55,14 +57,8 @@ class RunConfig:
 
     def to_json(self) -> dict[str, Any]:
         """A dict of JSON values."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         exploration = {"kind": self.exploration.kind, **dataclasses.asdict(self.exploration)}
-        return {
-            **fields,
-            "env_kwargs": dict(self.env_kwargs),
-            "agent": _plain(dataclasses.asdict(self.agent)),
-            "exploration": _plain(exploration),
-        }
+        return _plain({**dataclasses.asdict(self), "exploration": exploration})
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "RunConfig":
@@ -73,12 +69,17 @@ class RunConfig:
             exploration = dict(values.pop("exploration"))
             kind = choose("exploration", exploration.pop("kind"), EXPLORATIONS)
             return cls(agent=agent, exploration=kind(**exploration), **values)
-        except (KeyError, TypeError) as error:
-            raise UsageError(f"not a run's config: {error}") from None
+        except UsageError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"not a run's config: {type(error).__name__}: {error}") from None
 
 
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+def _plain(value: Any) -> Any:
+    """A value as it comes back from JSON: tuples are lists."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:

@@ -105,9 +105,12 @@ class HostLoop:
 
     def evaluate(self, episodes: int, seed: int) -> np.ndarray:
         """The returns of noise-free episodes on environments of their own."""
-        if self._evaluation is None or self._evaluation.num_envs != episodes:
-            self._evaluation = VectorEnv(self._make_env, episodes, seed)
-        return evaluate(self.policy, self._evaluation, seed, self._eval_max_steps)
+        if self._evaluation is not None and self._evaluation.num_envs != episodes:
+            self._evaluation.close()
+            self._evaluation = None
+        if self._evaluation is None:
+            self._evaluation = VectorEnv(self._make_env, episodes, EVALUATION_STREAM)
+        return evaluate(self.policy, self._evaluation, EVALUATION_STREAM + seed, self._eval_max_steps)
 
     def snapshot(self) -> tuple[core.TrainState, dict[str, np.ndarray]]:
         """All that is needed to go on as if never interrupted: the state of training, and the loop's own arrays."""
@@ -169,7 +172,7 @@ class HostLoop:
     def _row(self, eval_episodes: int) -> dict[str, float]:
         step = self.step
         # Seeded by the step, so that an evaluation neither depends on the ones before it nor disturbs training.
-        returns = self.evaluate(eval_episodes, seed=EVALUATION_STREAM * (self.seed + 1) + step)
+        returns = self.evaluate(eval_episodes, seed=EVALUATION_STREAM * self.seed + step)
         reported = self._report()
         ended, self._ended_returns = self._ended_returns, []
         return {

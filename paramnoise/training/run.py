@@ -86,8 +86,9 @@ def run(
             directory.append(row)
             save_loop(loop, directory.checkpoint, wall_time())
             shown.line(describe(row))
-    summary = _summary(directory, loop.step, "interrupted" if stop else "finished", wall_time())
-    if stop:
+    unfinished = loop.step < config.steps
+    summary = _summary(directory, loop.step, "interrupted" if unfinished else "finished", wall_time())
+    if unfinished:
         save_loop(loop, directory.checkpoint, wall_time())
         summary["signal"] = stop.signal
     directory.write_summary(summary)

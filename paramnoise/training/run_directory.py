@@ -50,6 +50,10 @@ class RunDirectory:
                 raise UsageError(f"{self.path} holds a run with another config ({', '.join(differing)} differ)")
             if not resume:
                 raise UsageError(f"{self.path} holds this run already: pass --resume to go on, or another --run-dir")
+            if config.steps < held.steps:
+                raise UsageError(f"{self.path} holds a run of {held.steps} steps: give --steps {held.steps} or more")
+        elif self.path.exists() and not self.path.is_dir():
+            raise UsageError(f"{self.path} is a file, not a run directory")
         elif self.path.exists() and any(self.path.iterdir()):
             raise UsageError(f"{self.path} exists, is not empty and is not a run directory")
         elif resume:
