@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import dataclasses
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -112,6 +113,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"paramnoise: error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of our output left early, as `head` does
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return 0
 
 
 def _parse(arguments: list[str]) -> Command:

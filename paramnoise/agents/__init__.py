@@ -44,9 +44,7 @@ class Algorithm(NamedTuple):
         if not isinstance(action_space, gym.spaces.Discrete):
             raise UsageError(f"{self.name} needs discrete actions, but the action space of {env} is {action_space}")
         if action_space.start != 0:
-            raise UsageError(
-                f"{self.name} needs actions from 0, but those of {env} are {action_space}: wrap it"
-            )
+            raise UsageError(f"{self.name} needs actions from 0, but those of {env} are {action_space}: wrap it")
         assert isinstance(observation_space, gym.spaces.Box)
         return self.make(config, observation_space.shape[0], int(action_space.n))
 
