@@ -1,7 +1,7 @@
 """Exploration by parameter space noise (Plappert et al., ICLR 2018)."""
 
 from paramnoise import noise
-from paramnoise.api import DQN, Agent, BootstrappedDQN, Evaluation, load
+from paramnoise.api import DDPG, DQN, Agent, BootstrappedDQN, Evaluation, load
 from paramnoise.exploration import (
     BootstrapHead,
     EpsilonGreedy,
@@ -16,6 +16,7 @@ from paramnoise.validation import UsageError
 __version__ = "0.1.0"
 
 __all__ = [
+    "DDPG",
     "DQN",
     "Agent",
     "BootstrapHead",

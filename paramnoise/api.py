@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import gymnasium as gym
 import numpy as np
 
-from paramnoise.envs import EnvLike, env_factory, env_name, known_kwargs, unflattened_space
+from paramnoise.envs import EnvLike, env_factory, env_name, environment_actions, known_kwargs, unflattened_space
 from paramnoise.exploration import Exploration
 from paramnoise.policies import noise_free_actions
 from paramnoise.presets import make_config
@@ -86,7 +86,7 @@ class Agent:
         make_env = env_factory(env, config.env_kwargs if isinstance(env, str) else None)
         self.config = config
         self._loop = build_loop(config, make_env)
-        self._space = unflattened_space(make_env())
+        self._env = make_env()
 
     @property
     def step(self) -> int:
@@ -123,8 +123,8 @@ class Agent:
 
         The signature is Stable-Baselines3's, so that its tools work; the other arguments change nothing.
         """
-        flat, is_batch = _flatten(self._space, obs)
-        actions = np.asarray(noise_free_actions(self._loop.policy, flat))
+        flat, is_batch = _flatten(unflattened_space(self._env), obs)
+        actions = environment_actions(self._env, np.asarray(noise_free_actions(self._loop.policy, flat)))
         return (actions if is_batch else actions[0]), None
 
     def evaluate(self, episodes: int = 20, seed: int = 0) -> Evaluation:
@@ -153,7 +153,13 @@ class BootstrappedDQN(Agent):
     algorithm = "bootstrapped-dqn"
 
 
-AGENTS: dict[str, type[Agent]] = {cls.algorithm: cls for cls in (DQN, BootstrappedDQN)}
+class DDPG(Agent):
+    """DDPG for continuous actions; explores by `ParameterNoise` unless told otherwise."""
+
+    algorithm = "ddpg"
+
+
+AGENTS: dict[str, type[Agent]] = {cls.algorithm: cls for cls in (DQN, BootstrappedDQN, DDPG)}
 
 
 def load(path: str | Path, env: EnvLike | None = None) -> Agent:

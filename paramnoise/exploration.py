@@ -152,6 +152,10 @@ class BootstrapHead(Exploration):
         return state, jnp.argmax(acting, axis=-1)
 
 
+DEFAULT_RMS_DELTA = 0.2
+"""The delta of continuous actions if none is given: that of the paper's dense tasks."""
+
+
 class ParameterNoiseState(NamedTuple):
     """All that changes in adaptive parameter noise."""
 
@@ -174,8 +178,8 @@ class ParameterNoise(Exploration):
 
     delta: float | None = None
     """The distance in action space to keep; None: that of the annealed epsilon (discrete), 0.2 (continuous)."""
-    sigma: float = 0.01
-    """The standard deviation of the noise before the first adaptation."""
+    sigma: float | None = None
+    """The standard deviation of the noise before the first adaptation; None: 0.01 (discrete), delta (continuous)."""
     alpha: float = 1.01
     """The factor by which one adaptation changes sigma."""
     adapt_every: int = 10  # type: ignore[misc]  # a field here, a constant elsewhere
@@ -193,7 +197,7 @@ class ParameterNoise(Exploration):
 
     def __post_init__(self) -> None:
         require(self.delta is None or self.delta > 0, "delta", self.delta, "above 0")
-        require(self.sigma > 0, "sigma", self.sigma, "above 0")
+        require(self.sigma is None or self.sigma > 0, "sigma", self.sigma, "above 0")
         require(self.alpha > 1, "alpha", self.alpha, "above 1")
         require(self.adapt_every >= 1, "adapt_every", self.adapt_every, "at least 1")
         require(0 <= self.epsilon <= 1, "epsilon", self.epsilon, "between 0 and 1")
@@ -204,7 +208,9 @@ class ParameterNoise(Exploration):
         num_envs = obs.shape[0]
         policies = noise.perturb_each(jax.random.key(0), policy, 0.0, num_envs)
         nan = jnp.float32(jnp.nan)
-        return ParameterNoiseState(policies, jnp.zeros(num_envs, jnp.int32), noise.initial_scale(self.sigma), nan, nan)
+        return ParameterNoiseState(
+            policies, jnp.zeros(num_envs, jnp.int32), noise.initial_scale(self._first_sigma(policy)), nan, nan
+        )
 
     def begin_episode(
         self, key: Array, state: ParameterNoiseState, policy: Policy, starts: Array, step: Array
@@ -243,8 +249,13 @@ class ParameterNoise(Exploration):
         if self.delta is not None:
             return jnp.float32(self.delta)
         if isinstance(policy, DeterministicPolicy):
-            return jnp.float32(0.2)
+            return jnp.float32(DEFAULT_RMS_DELTA)
         return noise.delta_from_epsilon(_epsilon(self, step), num_actions)
+
+    def _first_sigma(self, policy: Policy) -> float:
+        if self.sigma is not None:
+            return self.sigma
+        return (self.delta or DEFAULT_RMS_DELTA) if isinstance(policy, DeterministicPolicy) else 0.01
 
     def report(self, state: ParameterNoiseState, step: Array) -> dict[str, Array]:
         return {

@@ -76,3 +76,70 @@ class BootstrappedQNetwork(eqx.Module):
     def __call__(self, x: Array) -> Array:  # [num_heads, actions]
         features = self.torso(x)
         return jax.vmap(lambda head: head(features))(self.heads)
+
+
+OUTPUT_INIT = 3e-3
+"""The output layers of DDPG start uniform within this, so that first actions and values are near 0."""
+
+
+class Actor(eqx.Module):
+    """A deterministic policy: an MLP with tanh at its output."""
+
+    mlp: MLP
+
+    def __init__(
+        self,
+        observation_size: int,
+        hidden_sizes: Sequence[int],
+        action_size: int,
+        *,
+        key: Array,
+        layer_norm: bool = True,
+    ):
+        """Builds the layers from the observation to the action."""
+        mlp_key, output_key = jax.random.split(key)
+        mlp = MLP((observation_size, *hidden_sizes, action_size), key=mlp_key, layer_norm=layer_norm)
+        self.mlp = eqx.tree_at(lambda m: m.layers[-1], mlp, _small(mlp.layers[-1], output_key))
+
+    def __call__(self, x: Array) -> Array:  # [action_size], in [-1, 1]
+        return jnp.tanh(self.mlp(x))
+
+
+class Critic(eqx.Module):
+    """Q(s, a), with the action entering at the second hidden layer (app. A.2)."""
+
+    layers: tuple[eqx.nn.Linear, ...]
+    norms: tuple[eqx.nn.LayerNorm | eqx.nn.Identity, ...]
+
+    def __init__(
+        self,
+        observation_size: int,
+        hidden_sizes: Sequence[int],
+        action_size: int,
+        *,
+        key: Array,
+        layer_norm: bool = True,
+    ):
+        """Builds the layers from the observation to the value."""
+        output_key, *keys = jax.random.split(key, len(hidden_sizes) + 2)
+        inputs = [observation_size, *hidden_sizes]
+        inputs[1] += action_size
+        layers = [eqx.nn.Linear(i, o, key=k) for i, o, k in zip(inputs, (*hidden_sizes, 1), keys, strict=True)]
+        self.layers = (*layers[:-1], _small(layers[-1], output_key))
+        self.norms = tuple(eqx.nn.LayerNorm(size) if layer_norm else eqx.nn.Identity() for size in hidden_sizes)
+
+    def __call__(self, obs: Array, action: Array) -> Array:  # scalar
+        x = obs
+        for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=False)):
+            x = jnp.concatenate([x, action]) if i == 1 else x
+            x = jax.nn.relu(norm(layer(x)))
+        return self.layers[-1](x)[0]
+
+
+def _small(layer: eqx.nn.Linear, key: Array) -> eqx.nn.Linear:
+    """The layer with weights and biases drawn anew, uniform within +-OUTPUT_INIT."""
+    weight_key, bias_key = jax.random.split(key)
+    draw = lambda k, old: jax.random.uniform(k, old.shape, old.dtype, -OUTPUT_INIT, OUTPUT_INIT)  # noqa: E731
+    return eqx.tree_at(
+        lambda n: (n.weight, n.bias), layer, (draw(weight_key, layer.weight), draw(bias_key, layer.bias))
+    )

@@ -35,6 +35,11 @@ def preset(env: str, env_kwargs: Mapping[str, Any]) -> Preset:
     """The preset of an environment; an empty one if there is none."""
     if env == "paramnoise/Chain-v0":
         return chain_preset(env_kwargs.get("length", DEFAULT_LENGTH))
+    name = env.rpartition("/")[2].rpartition("-")[0]
+    if name in DENSE:
+        return continuous_preset(0.2)
+    if name in SPARSE:
+        return continuous_preset(0.6, critic_l2=0.0)  # with L2 the rare reward is found and not learned from
     return CLASSIC.get(env, Preset())
 
 
@@ -60,6 +65,22 @@ def chain_preset(length: int) -> Preset:
         run={"steps": 2_000 * episode, "eval_every": 50 * episode, "eval_episodes": 1},
     )
 
+
+def continuous_preset(noise: float, **agent: Any) -> Preset:
+    """The paper's settings for a continuous task with that level of noise (app. A.2); DDPG's defaults are its agent."""
+    return Preset(
+        agent=agent,
+        explorations={
+            "gaussian": {"sigma": noise},
+            "ou": {"sigma": noise},
+            "parameter": {"delta": noise, "adapt_every": 50},
+        },
+        run={"steps": 1_000_000, "eval_every": 10_000, "eval_episodes": 20},
+    )
+
+
+DENSE = ("HalfCheetah", "Hopper", "InvertedDoublePendulum", "InvertedPendulum", "Reacher", "Swimmer", "Walker2d")
+SPARSE = ("SparseCartpoleSwingup", "SparseDoublePendulum", "SparseMountainCar", "SparseHalfCheetah", "SwimmerGather")
 
 CLASSIC = {
     "CartPole-v1": Preset(

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from paramnoise.agents import bootstrapped_dqn, dqn
+from paramnoise.agents import bootstrapped_dqn, ddpg, dqn
 from paramnoise.agents.bootstrapped_dqn import BootstrappedDQNConfig
+from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.agents.learner import Learner, Transition
 from paramnoise.exploration import EXPLORATIONS, Exploration
-from paramnoise.policies import GreedyPolicy, VotingPolicy
+from paramnoise.policies import DeterministicPolicy, GreedyPolicy, VotingPolicy
 from paramnoise.validation import UsageError
 
 
@@ -21,10 +22,15 @@ class Algorithm(NamedTuple):
     title: str
     config: type
     make: Callable[[Any, int, int], Learner]
-    """config, observation size, number of actions -> Learner."""
+    """config, observation size, number (or dimensions) of actions -> Learner."""
     policy: type
     """The type of its policy, which decides the explorations that fit."""
     default_exploration: str
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether its actions are continuous."""
+        return self.policy is DeterministicPolicy
 
     @property
     def explorations(self) -> list[str]:
@@ -35,18 +41,26 @@ class Algorithm(NamedTuple):
         """Raises UsageError if the exploration cannot act on this agent's policy."""
         if self.policy not in exploration.policies:
             raise UsageError(
-                f"exploration {exploration.kind!r} does not fit {self.name}, whose actions are discrete: "
+                f"exploration {exploration.kind!r} does not fit {self.name}, "
+                f"whose actions are {'continuous' if self.is_continuous else 'discrete'}: "
                 f"choose from {', '.join(self.explorations)}"
             )
 
     def build(self, config: Any, env: str, observation_space: gym.Space, action_space: gym.Space) -> Learner:
         """Makes the learner for an environment, or raises UsageError if the action space does not fit."""
-        if not isinstance(action_space, gym.spaces.Discrete):
-            raise UsageError(f"{self.name} needs discrete actions, but the action space of {env} is {action_space}")
-        if action_space.start != 0:
-            raise UsageError(f"{self.name} needs actions from 0, but those of {env} are {action_space}: wrap it")
         assert isinstance(observation_space, gym.spaces.Box)
-        return self.make(config, observation_space.shape[0], int(action_space.n))
+        return self.make(config, observation_space.shape[0], self._action_size(env, action_space))
+
+    def _action_size(self, env: str, space: gym.Space) -> int:
+        if self.is_continuous:
+            if not (isinstance(space, gym.spaces.Box) and len(space.shape) == 1):
+                raise UsageError(f"{self.name} needs continuous actions, but the action space of {env} is {space}")
+            return space.shape[0]
+        if not isinstance(space, gym.spaces.Discrete):
+            raise UsageError(f"{self.name} needs discrete actions, but the action space of {env} is {space}")
+        if space.start != 0:
+            raise UsageError(f"{self.name} needs actions from 0, but those of {env} are {space}: wrap it")
+        return int(space.n)
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -61,6 +75,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             VotingPolicy,
             "bootstrap",
         ),
+        Algorithm("ddpg", "DDPG", DDPGConfig, ddpg.make, DeterministicPolicy, "parameter"),
     )
 }
 """Every agent by its name on the command line."""
@@ -69,6 +84,7 @@ __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "BootstrappedDQNConfig",
+    "DDPGConfig",
     "DQNConfig",
     "Learner",
     "Transition",

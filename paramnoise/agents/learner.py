@@ -38,3 +38,5 @@ class Learner(NamedTuple):
     """state -> the clean policy."""
     annotate: Callable[[Array, int], Array | None] = lambda key, num_envs: None
     """key, num_envs -> the `mask` to store with the transitions of one step."""
+    observe: Callable[[Any, Transition], Any] = lambda state, batch: state
+    """state, the transitions of one step -> state: what is learned from each once, before it goes into replay."""

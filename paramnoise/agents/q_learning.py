@@ -53,6 +53,11 @@ class QLearningConfig:
         )
 
     @property
+    def train_steps(self) -> int:
+        """Train steps every `train_every` environment steps."""
+        return 1
+
+    @property
     def target_period(self) -> int:
         """Train steps between copies into the target network."""
         return self.target_every // self.train_every

@@ -3,7 +3,15 @@
 import gymnasium as gym
 
 from paramnoise.envs.chain import ChainEnv, chain
-from paramnoise.envs.factory import OURS, EnvLike, env_factory, env_name, known_kwargs, unflattened_space
+from paramnoise.envs.factory import (
+    OURS,
+    EnvLike,
+    env_factory,
+    env_name,
+    environment_actions,
+    known_kwargs,
+    unflattened_space,
+)
 from paramnoise.envs.jax_env import JaxEnv, JaxStep
 from paramnoise.envs.vector import VectorEnv
 
@@ -20,6 +28,7 @@ __all__ = [
     "chain",
     "env_factory",
     "env_name",
+    "environment_actions",
     "known_kwargs",
     "unflattened_space",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from paramnoise.validation import UsageError
 
@@ -53,7 +54,17 @@ def known_kwargs(env: EnvLike) -> dict[str, Any]:
 
 def unflattened_space(env: gym.Env) -> gym.Space:
     """The observation space as it was before `env_factory` flattened it."""
+    env = env.env if isinstance(env, _UnitActions) else env
     return env.env.observation_space if isinstance(env, _Flattened) else env.observation_space
+
+
+def environment_actions(env: gym.Env, actions: np.ndarray) -> np.ndarray:
+    """Actions of a policy in the units of the environment as it was before `env_factory` rescaled them."""
+    return env.action(actions) if isinstance(env, _UnitActions) else actions
+
+
+class _UnitActions(gym.wrappers.RescaleAction):
+    """Our rescaling, told apart from a user's own."""
 
 
 class _Flattened(gym.wrappers.FlattenObservation):
@@ -74,6 +85,22 @@ def _make_by_id(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env:
 
 
 def _as_vector(env: gym.Env) -> gym.Env:
+    return _with_unit_actions(_with_vector_observations(env))
+
+
+def _with_unit_actions(env: gym.Env) -> gym.Env:
+    """Continuous actions in [-1, 1], whatever the environment's own bounds."""
+    space = env.action_space
+    if not isinstance(space, gym.spaces.Box):
+        return env
+    if not space.is_bounded():
+        raise UsageError(
+            f"the actions of {env_name(env)} have no bounds ({space}): wrap it with gymnasium's ClipAction"
+        )
+    return _UnitActions(env, np.float32(-1.0), np.float32(1.0))
+
+
+def _with_vector_observations(env: gym.Env) -> gym.Env:
     space = env.observation_space
     if isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == "uint8":
         raise UsageError(

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from paramnoise.agents import ALGORITHMS, Algorithm
+from paramnoise.agents import ALGORITHMS, Algorithm, DDPGConfig
 from paramnoise.agents.q_learning import QLearningConfig
 from paramnoise.exploration import EXPLORATIONS, Exploration
 from paramnoise.validation import UsageError, choose, require
@@ -22,7 +22,7 @@ class RunConfig:
     """Whether Gymnasium can make the environment from its id."""
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Keywords of the environment."""
-    agent: QLearningConfig
+    agent: QLearningConfig | DDPGConfig
     """The agent's settings."""
     exploration: Exploration
     """The exploration and its settings."""

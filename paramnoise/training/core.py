@@ -122,9 +122,11 @@ def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: 
         return agent, Losses(jax.tree.map(jnp.add, losses.total, terms), losses.train_steps + 1)
 
     def updates_by(step: Array) -> Array:
-        return jnp.maximum(step - config.learning_starts, 0) // config.train_every
+        return jnp.maximum(step - config.learning_starts, 0) // config.train_every * config.train_steps
 
-    trained, losses = jax.lax.fori_loop(0, updates_by(after) - updates_by(before), train, (state.learner, state.losses))
+    trained, losses = jax.lax.fori_loop(
+        0, updates_by(after) - updates_by(before), train, (learner.observe(state.learner, batch), state.losses)
+    )
     state = state._replace(learner=trained, losses=losses, replay=replay, step=after)
     return _adapt(learner, exploration, state, before) if exploration.adapt_every else state
 

@@ -1,0 +1,162 @@
+"""DDPG (Lillicrap et al. 2016) as in the paper's app. A.2: a deterministic actor, a critic, soft targets."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from paramnoise import normalisation
+from paramnoise.agents.learner import Learner, Transition
+from paramnoise.agents.q_learning import td_target
+from paramnoise.networks import Actor, Critic
+from paramnoise.normalisation import Normaliser
+from paramnoise.policies import DeterministicPolicy
+from paramnoise.validation import require
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DDPGConfig:
+    """Settings of DDPG."""
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    """Units of each hidden layer of actor and critic; the critic's second one sees the action."""
+    layer_norm: bool = True
+    """Layer norm before each nonlinearity; parameter noise needs it (sec. 3)."""
+    actor_learning_rate: float = 1e-4
+    """Adam's step size for the actor."""
+    critic_learning_rate: float = 1e-3
+    """Adam's step size for the critic."""
+    critic_l2: float = 1e-2
+    """The weight of half the squared norm of the critic's kernels, its output layer's apart."""
+    tau: float = 0.001
+    """How far the target networks move toward the learned ones at each train step."""
+    gamma: float = 0.99
+    """The discount factor."""
+    batch_size: int = 128
+    """Transitions per train step."""
+    buffer_size: int = 100_000
+    """Transitions that replay holds."""
+    learning_starts: int = 0
+    """Environment steps before the first cycle."""
+    train_every: int = 100
+    """Environment steps of a cycle."""
+    train_steps: int = 50
+    """Train steps after each cycle."""
+    normalise_observations: bool = True
+    """Normalise observations by their running mean and std."""
+
+    def __post_init__(self) -> None:
+        require(len(self.hidden_sizes) >= 2, "hidden_sizes", self.hidden_sizes, "at least two, for the action's layer")
+        require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all at least 1")
+        for name in ("actor_learning_rate", "critic_learning_rate"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+        require(self.critic_l2 >= 0, "critic_l2", self.critic_l2, "at least 0")
+        require(0 < self.tau <= 1, "tau", self.tau, "above 0 and at most 1")
+        require(0 <= self.gamma <= 1, "gamma", self.gamma, "between 0 and 1")
+        for name in ("batch_size", "train_every", "train_steps"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require(self.buffer_size >= self.batch_size, "buffer_size", self.buffer_size, "at least batch_size")
+        require(self.learning_starts >= 0, "learning_starts", self.learning_starts, "at least 0")
+
+
+class Networks(NamedTuple):
+    """The two networks, learned or target."""
+
+    actor: Actor
+    critic: Critic
+
+
+class DDPGState(NamedTuple):
+    """All that changes in DDPG."""
+
+    networks: Networks
+    targets: Networks
+    optimizers: Any
+    normaliser: Normaliser
+    updates: Array
+    """Train steps so far."""
+
+
+class NormalisedActor(eqx.Module):
+    """An actor together with the statistics that its observations are normalised by."""
+
+    normaliser: Normaliser
+    actor: Actor
+
+    def __call__(self, obs: Array) -> Array:
+        """The action for one observation as the environment shows it."""
+        return self.actor(self.normaliser(obs))
+
+
+def make(config: DDPGConfig, observation_size: int, action_size: int) -> Learner:
+    """Builds DDPG for vector observations and continuous actions in [-1, 1]."""
+
+    def init(key: Array) -> DDPGState:
+        actor_key, critic_key = jax.random.split(key)
+        sizes = config.hidden_sizes
+        networks = Networks(
+            Actor(observation_size, sizes, action_size, key=actor_key, layer_norm=config.layer_norm),
+            Critic(observation_size, sizes, action_size, key=critic_key, layer_norm=config.layer_norm),
+        )
+        optimizers = tuple(adam.init(net) for adam, net in zip(_adams(config), networks, strict=True))
+        return DDPGState(networks, networks, optimizers, normalisation.init(observation_size), jnp.int32(0))
+
+    def policy(state: DDPGState) -> DeterministicPolicy:
+        return DeterministicPolicy(NormalisedActor(state.normaliser, state.networks.actor))
+
+    return Learner(config, init, functools.partial(update, config), policy, observe=functools.partial(observe, config))
+
+
+def observe(config: DDPGConfig, state: DDPGState, batch: Transition) -> DDPGState:
+    """Takes note of the observations of one step."""
+    if not config.normalise_observations:
+        return state
+    return state._replace(normaliser=normalisation.observe(state.normaliser, batch.obs))
+
+
+def update(config: DDPGConfig, state: DDPGState, batch: Transition) -> tuple[DDPGState, dict[str, Array]]:
+    """One train step of critic and actor, both from the networks as they were, then of the targets."""
+    batch = batch._replace(obs=state.normaliser(batch.obs), next_obs=state.normaliser(batch.next_obs))
+    actor, critic = state.networks
+
+    def critic_loss(critic: Critic) -> tuple[Array, Array]:
+        errors = jax.vmap(functools.partial(td_error, config, critic, state.targets))(batch)
+        fit = jnp.mean(jnp.square(errors))
+        return fit + config.critic_l2 * critic_penalty(critic), fit
+
+    def actor_loss(actor: Actor) -> Array:
+        return -jnp.mean(jax.vmap(lambda obs: critic(obs, actor(obs)))(batch.obs))
+
+    critic_gradient, fit = jax.grad(critic_loss, has_aux=True)(critic)
+    value, actor_gradient = jax.value_and_grad(actor_loss)(actor)
+    networks, optimizers = [], []
+    steps = zip(_adams(config), state.networks, state.optimizers, (actor_gradient, critic_gradient), strict=True)
+    for adam, network, optimizer, gradient in steps:
+        changes, after = adam.update(gradient, optimizer)
+        networks.append(optax.apply_updates(network, changes))
+        optimizers.append(after)
+    learned = Networks(*networks)
+    targets = optax.incremental_update(learned, state.targets, config.tau)
+    terms = {"critic_loss": fit, "actor_loss": value}
+    return DDPGState(learned, targets, tuple(optimizers), state.normaliser, state.updates + 1), terms
+
+
+def td_error(config: DDPGConfig, critic: Critic, targets: Networks, transition: Transition) -> Array:
+    """Q(s, a) less its target r + gamma * Q'(s', pi'(s')), for one transition whose observations are normalised."""
+    next_value = targets.critic(transition.next_obs, targets.actor(transition.next_obs))
+    target = td_target(transition.reward, transition.terminated, next_value, config.gamma)
+    return critic(transition.obs, transition.action) - jax.lax.stop_gradient(target)
+
+
+def critic_penalty(critic: Critic) -> Array:
+    """Half the squared norm of the kernels of all layers but the output."""
+    return 0.5 * optax.tree.norm([layer.weight for layer in critic.layers[:-1]], squared=True)
+
+
+def _adams(config: DDPGConfig) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
+    return optax.adam(config.actor_learning_rate), optax.adam(config.critic_learning_rate)
