@@ -20,7 +20,7 @@ from paramnoise.agents import ALGORITHMS, Algorithm
 from paramnoise.experiments.chain import CHAIN
 from paramnoise.presets import preset
 from paramnoise.training.config import RunConfig
-from paramnoise.validation import UsageError
+from paramnoise.validation import RunError, UsageError
 
 Command = Callable[[], int]
 Settings = TypeVar("Settings")
@@ -113,6 +113,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"paramnoise: error: {error}", file=sys.stderr)
         return 2
+    except RunError as error:
+        print(f"paramnoise: stopped: {error}", file=sys.stderr)
+        return 1
     except BrokenPipeError:  # the reader of our output left early, as `head` does
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0

@@ -116,7 +116,7 @@ def envs() -> int:
     """`paramnoise envs`."""
     print("Ours:")
     for env_id, help_line in OURS.items():
-        print(f"  {env_id:<24} {help_line}")
+        print(f"  {env_id:<36} {help_line}")
     print("\nGymnasium's (any registered id works where the action space fits; the newest version of each):")
     families: dict[str, dict[str, str]] = {}
     for spec in gym.registry.values():

@@ -14,6 +14,10 @@ class UsageError(ValueError):
     """Input that cannot be used; its message is one line for the user."""
 
 
+class RunError(RuntimeError):
+    """A run that cannot go on; its message is one line for the user, and its last checkpoint is kept."""
+
+
 def require(holds: bool, name: str, value: object, constraint: str) -> None:
     """Raises UsageError if a setting does not hold its constraint."""
     if not holds:

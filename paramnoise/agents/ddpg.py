@@ -77,7 +77,11 @@ class DDPGState(NamedTuple):
     networks: Networks
     targets: Networks
     optimizers: Any
+    statistics: Normaliser
+    """Of all observations so far."""
     normaliser: Normaliser
+    """The statistics as of the last train step: what training and the policy use, so that a policy changes only when
+    it is trained."""
     updates: Array
     """Train steps so far."""
 
@@ -104,7 +108,8 @@ def make(config: DDPGConfig, observation_size: int, action_size: int) -> Learner
             Critic(observation_size, sizes, action_size, key=critic_key, layer_norm=config.layer_norm),
         )
         optimizers = tuple(adam.init(net) for adam, net in zip(_adams(config), networks, strict=True))
-        return DDPGState(networks, networks, optimizers, normalisation.init(observation_size), jnp.int32(0))
+        nothing = normalisation.init(observation_size)
+        return DDPGState(networks, networks, optimizers, nothing, nothing, jnp.int32(0))
 
     def policy(state: DDPGState) -> DeterministicPolicy:
         return DeterministicPolicy(NormalisedActor(state.normaliser, state.networks.actor))
@@ -116,12 +121,13 @@ def observe(config: DDPGConfig, state: DDPGState, batch: Transition) -> DDPGStat
     """Takes note of the observations of one step."""
     if not config.normalise_observations:
         return state
-    return state._replace(normaliser=normalisation.observe(state.normaliser, batch.obs))
+    return state._replace(statistics=normalisation.observe(state.statistics, batch.obs))
 
 
 def update(config: DDPGConfig, state: DDPGState, batch: Transition) -> tuple[DDPGState, dict[str, Array]]:
     """One train step of critic and actor, both from the networks as they were, then of the targets."""
-    batch = batch._replace(obs=state.normaliser(batch.obs), next_obs=state.normaliser(batch.next_obs))
+    normaliser = state.statistics
+    batch = batch._replace(obs=normaliser(batch.obs), next_obs=normaliser(batch.next_obs))
     actor, critic = state.networks
 
     def critic_loss(critic: Critic) -> tuple[Array, Array]:
@@ -143,7 +149,7 @@ def update(config: DDPGConfig, state: DDPGState, batch: Transition) -> tuple[DDP
     learned = Networks(*networks)
     targets = optax.incremental_update(learned, state.targets, config.tau)
     terms = {"critic_loss": fit, "actor_loss": value}
-    return DDPGState(learned, targets, tuple(optimizers), state.normaliser, state.updates + 1), terms
+    return DDPGState(learned, targets, tuple(optimizers), normaliser, normaliser, state.updates + 1), terms
 
 
 def td_error(config: DDPGConfig, critic: Critic, targets: Networks, transition: Transition) -> Array:

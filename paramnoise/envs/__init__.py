@@ -15,8 +15,23 @@ from paramnoise.envs.factory import (
 from paramnoise.envs.jax_env import JaxEnv, JaxStep
 from paramnoise.envs.vector import VectorEnv
 
+SPARSE_HORIZON = 500
+"""Steps of an episode of the sparse tasks (sec. 4.2)."""
+
+_ENTRY_POINTS = {
+    "SparseCartpoleSwingup": "sparse_box2d:SparseCartpoleSwingupEnv",
+    "SparseDoublePendulum": "sparse_box2d:SparseDoublePendulumEnv",
+    "SparseMountainCar": "sparse_box2d:SparseMountainCarEnv",
+    "SparseHalfCheetah": "sparse_mujoco:SparseHalfCheetahEnv",
+    "SwimmerGather": "swimmer_gather:SwimmerGatherEnv",
+}
+
 if "paramnoise/Chain-v0" not in gym.registry:
     gym.register("paramnoise/Chain-v0", entry_point="paramnoise.envs.chain:ChainEnv")
+    for _name, _place in _ENTRY_POINTS.items():
+        gym.register(
+            f"paramnoise/{_name}-v0", entry_point=f"paramnoise.envs.{_place}", max_episode_steps=SPARSE_HORIZON
+        )
 
 __all__ = [
     "OURS",

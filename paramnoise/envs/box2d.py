@@ -7,7 +7,7 @@ impulses that warm-start its solver), so every episode starts in a world built a
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -70,14 +70,6 @@ class BodyState(NamedTuple):
             self.y_velocity + self.angular_velocity * turned_x,
             angular_velocity,
         )
-
-
-class Scene(Protocol):
-    """A world and the bodies in it that a task names; without the world, its bodies do not live."""
-
-    @property
-    def world(self) -> Any:
-        """The engine's world."""
 
 
 def new_world() -> Any:
@@ -147,7 +139,7 @@ class Box2DEnv(gym.Env[np.ndarray, np.ndarray]):
         self.render_mode = render_mode
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (self.observations,), np.float32)
         self.action_space = gym.spaces.Box(-self.limit, self.limit, (1,), np.float32)
-        self._scene: Any = self._build()
+        self._scene = self._build()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Starts an episode in a new world."""
@@ -195,8 +187,8 @@ class Box2DEnv(gym.Env[np.ndarray, np.ndarray]):
         self.__dict__.update(state)
         self._scene = self._build()
 
-    def _build(self) -> Scene:
-        """The world of an episode."""
+    def _build(self) -> Any:
+        """A tuple of the world of an episode, named `world`, and its bodies, which live as long as the world."""
         raise NotImplementedError
 
     def _draw_start(self) -> Sequence[float]:

@@ -12,7 +12,14 @@ from paramnoise.validation import UsageError
 
 EnvLike = str | gym.Env | Callable[[], gym.Env]
 
-OURS = {"paramnoise/Chain-v0": "the chain of the paper (app. A.3); length:N sets its number of states (default 20)"}
+OURS = {
+    "paramnoise/Chain-v0": "the chain of the paper (app. A.3); length:N sets its number of states (default 20)",
+    "paramnoise/SparseCartpoleSwingup-v0": "reward while the pole is up; needs the extra box2d",
+    "paramnoise/SparseDoublePendulum-v0": "reward while the tip is near the top; needs the extra box2d",
+    "paramnoise/SparseMountainCar-v0": "reward at the goal; vime_rule:true pays the left exit; needs the extra box2d",
+    "paramnoise/SparseHalfCheetah-v0": "reward beyond 5 units from the start; needs the extra mujoco",
+    "paramnoise/SwimmerGather-v0": "apples and bombs; solid_walls:false lets the swimmer pass; needs the extra mujoco",
+}
 """The environments of this package, with a line of help each."""
 
 
@@ -85,7 +92,16 @@ def _make_by_id(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env:
 
 
 def _as_vector(env: gym.Env) -> gym.Env:
-    return _with_unit_actions(_with_vector_observations(env))
+    return _with_unit_actions(_with_vector_observations(_guarded(env)))
+
+
+def _guarded(env: gym.Env) -> gym.Env:
+    """The environment, guarded against a diverged simulation if it runs on MuJoCo."""
+    if not type(getattr(env.unwrapped, "data", None)).__module__.startswith("mujoco"):
+        return env
+    from paramnoise.envs.mujoco_guard import DivergenceGuard  # MuJoCo is an extra
+
+    return DivergenceGuard(env)
 
 
 def _with_unit_actions(env: gym.Env) -> gym.Env:

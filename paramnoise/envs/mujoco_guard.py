@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from paramnoise.envs.factory import env_name
-from paramnoise.validation import UsageError
+from paramnoise.validation import RunError, UsageError
 
 try:
     import mujoco
@@ -23,8 +23,8 @@ DIVERGED = {
 """The warnings of a diverged simulation, by their place among the engine's counters."""
 
 
-class SimulationDiverged(RuntimeError):
-    """A simulation that left the numbers it can compute with; its message is one line for the user."""
+class SimulationDiverged(RunError):
+    """A simulation that left the numbers it can compute with."""
 
 
 class DivergenceGuard(gym.Wrapper, gym.utils.RecordConstructorArgs):
@@ -81,7 +81,7 @@ class DivergenceGuard(gym.Wrapper, gym.utils.RecordConstructorArgs):
         counters = self._counters()
         for place, warning in DIVERGED.items():
             if counters[place]:
-                self._raise(f"MuJoCo counted a warning ({warning}) and reset its state")
+                self._raise(f"MuJoCo warned of {warning}, and what follows is not a simulation of the task")
         self._cleared = counters.tobytes()  # a full buffer or the like: the state is still the simulation's own
 
     def _check_elements(self, obs: Any) -> None:

@@ -1,4 +1,4 @@
-"""SwimmerGather (Duan et al. 2016; sec. 4.2): a swimmer that gathers apples and avoids bombs, with short-sighted sensors.
+"""SwimmerGather (Duan et al. 2016; sec. 4.2): a swimmer that gathers apples and avoids bombs, seen within a range.
 
 The body, the fluid and the rules are those of rllab.
 """
@@ -55,7 +55,7 @@ def mjcf(solid_walls: bool) -> str:
     <motor ctrllimited="true" ctrlrange="{-MAX_TORQUE} {MAX_TORQUE}"/>
   </default>
   <asset>
-    <texture name="water" type="2d" builtin="checker" rgb1="0.8 0.87 0.92" rgb2="0.75 0.82 0.87" width="64" height="64"/>
+    <texture name="water" type="2d" builtin="checker" rgb1="0.8 0.87 0.92" rgb2="0.7 0.8 0.85" width="64" height="64"/>
     <material name="water" texture="water" texrepeat="1 1" texuniform="true"/>
   </asset>
   <worldbody>
@@ -137,7 +137,7 @@ class SwimmerGatherEnv(gym.Env[np.ndarray, np.ndarray], gym.utils.EzPickle):
         self.model = mujoco.MjModel.from_xml_string(mjcf(solid_walls))
         self.model.vis.global_.offwidth, self.model.vis.global_.offheight = width, height
         self.data = mujoco.MjData(self.model)
-        self._renderer = MujocoRenderer(self.model, self.data, CAMERA, width, height)
+        self._renderer: Any = MujocoRenderer(self.model, self.data, CAMERA, width, height)
         self._objects = np.zeros((NUM_APPLES + NUM_BOMBS, 2))
         self._is_bomb = IS_BOMB
 

@@ -7,6 +7,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from paramnoise.validation import RunError
+
 
 class VectorStep(NamedTuple):
     """What one step of all environments returns."""
@@ -50,6 +52,10 @@ class VectorEnv:
         next_obs, reward, terminated, truncated, _ = self._envs.step(actions)
         for taken, action in zip(self._actions, actions, strict=True):
             taken.append(action)
+        if not (np.isfinite(reward).all() and np.isfinite(next_obs).all()):
+            which = int(np.flatnonzero(~np.isfinite(reward) | ~np.isfinite(next_obs).all(axis=1))[0])
+            time = len(self._actions[which])
+            raise RunError(f"environment {which} gave a reward or observation that is not finite, at step {time}")
         ended = terminated | truncated
         obs = next_obs
         if ended.any():

@@ -15,6 +15,7 @@ from jax import Array
 
 from paramnoise.agents.learner import Learner, Transition
 from paramnoise.exploration import Exploration
+from paramnoise.policies import Policy
 from paramnoise.training import replay as replays
 from paramnoise.training.replay import Replay
 
@@ -41,7 +42,7 @@ class TrainState(NamedTuple):
     """Environment steps so far, over all environments."""
 
 
-def key_for(state: TrainState, purpose: int) -> Array:
+def key_for(state: "TrainState | Behaviour", purpose: int) -> Array:
     """The key of this step for one purpose."""
     return jax.random.fold_in(jax.random.fold_in(state.key, purpose), state.step)
 
@@ -93,18 +94,34 @@ def act(
     Returns:
         The state and the actions, [num_envs, ...].
     """
-    policy = learner.policy(state.learner)
+    behaviour = Behaviour(state.exploration, learner.policy(state.learner), state.key, state.step)
+    explored, actions = behave(exploration, behaviour, obs, starts, axis_name)
+    return state._replace(exploration=explored), actions
+
+
+class Behaviour(NamedTuple):
+    """The part of the state of training that acting needs."""
+
+    exploration: Any
+    policy: Policy
+    key: Array
+    step: Array
+
+
+def behave(
+    exploration: Exploration, state: Behaviour, obs: Array, starts: Array, axis_name: str | None = None
+) -> tuple[Any, Array]:
+    """Acting without the rest of training: the state of exploration after, and the actions; as for `act`."""
     any_start = jnp.any(starts)
     if axis_name is not None:  # one branch for all seeds keeps the branch a branch under vmap
         any_start = jax.lax.pmax(any_start.astype(jnp.int32), axis_name) > 0
     explored = jax.lax.cond(
         any_start,
-        lambda e: exploration.begin_episode(key_for(state, BEGIN), e, policy, starts, state.step),
+        lambda e: exploration.begin_episode(key_for(state, BEGIN), e, state.policy, starts, state.step),
         lambda e: e,
         state.exploration,
     )
-    explored, actions = exploration.act(key_for(state, ACT), explored, policy, obs, state.step)
-    return state._replace(exploration=explored), actions
+    return exploration.act(key_for(state, ACT), explored, state.policy, obs, state.step)
 
 
 def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: Transition) -> TrainState:
@@ -121,11 +138,11 @@ def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: 
         agent, terms = learner.update(agent, sampled)
         return agent, Losses(jax.tree.map(jnp.add, losses.total, terms), losses.train_steps + 1)
 
-    def updates_by(step: Array) -> Array:
-        return jnp.maximum(step - config.learning_starts, 0) // config.train_every * config.train_steps
-
     trained, losses = jax.lax.fori_loop(
-        0, updates_by(after) - updates_by(before), train, (learner.observe(state.learner, batch), state.losses)
+        0,
+        updates_by(config, after) - updates_by(config, before),
+        train,
+        (learner.observe(state.learner, batch), state.losses),
     )
     state = state._replace(learner=trained, losses=losses, replay=replay, step=after)
     return _adapt(learner, exploration, state, before) if exploration.adapt_every else state
@@ -139,8 +156,18 @@ def _adapt(learner: Learner, exploration: Exploration, state: TrainState, before
         sampled = replays.sample(sample_key, state.replay, learner.config.batch_size)
         return exploration.adapt(probe_key, explored, policy, sampled.obs, state.step)
 
-    due = state.step // exploration.adapt_every - before // exploration.adapt_every
+    due = adaptations_by(exploration, state.step) - adaptations_by(exploration, before)
     return state._replace(exploration=jax.lax.fori_loop(0, due, adapt, state.exploration))
+
+
+def updates_by(config: Any, step: Any) -> Any:
+    """Train steps that are due by an environment step, an array or an int."""
+    return (step > config.learning_starts) * (step - config.learning_starts) // config.train_every * config.train_steps
+
+
+def adaptations_by(exploration: Exploration, step: Any) -> Any:
+    """Adaptations that are due by an environment step, an array or an int."""
+    return step // exploration.adapt_every if exploration.adapt_every else 0
 
 
 def report(exploration: Exploration, state: TrainState) -> tuple[TrainState, dict[str, Array]]:

@@ -1,6 +1,7 @@
-"""The host loop: any Gymnasium environment, stepped in Python, with one compiled call per vector step.
+"""The host loop: any Gymnasium environment, stepped in Python.
 
-That call stores the transitions, trains and adapts as often as is due, and chooses the next actions.
+A vector step costs one small compiled call, which chooses the actions. Transitions are kept on the host until a train
+step or an adaptation is due; then one compiled call takes them all in, and does all that is due.
 """
 
 import functools
@@ -10,12 +11,14 @@ from typing import Any
 import gymnasium as gym
 import jax
 import numpy as np
+from jax import Array
 
 from paramnoise.agents.learner import Learner, Transition
 from paramnoise.envs.vector import VectorEnv
 from paramnoise.exploration import Exploration
 from paramnoise.policies import Policy, noise_free_actions
 from paramnoise.training import core
+from paramnoise.validation import RunError
 
 EVALUATION_STREAM = 1_000_003
 """Keeps the seeds of evaluation episodes apart from those of training."""
@@ -44,34 +47,44 @@ class HostLoop:
             num_envs: environments stepped together, each with its own exploration.
             eval_max_steps: steps after which an evaluation's episode is cut.
         """
-        self._eval_max_steps = eval_max_steps
         self.learner, self.exploration, self.seed = learner, exploration, seed
-        self._make_env = make_env
+        self._make_env, self._eval_max_steps = make_env, eval_max_steps
         self._envs = VectorEnv(make_env, num_envs, seed)
         self._evaluation: VectorEnv | None = None
         self._obs = self._envs.restart()
-        self.state = jax.jit(functools.partial(core.init, learner, exploration))(jax.random.PRNGKey(seed), self._obs)
-        self._actions: Any = None
+        self._starts = np.ones(num_envs, bool)
         self._running_return = np.zeros(num_envs)
         self._ended_returns: list[float] = []
         self.episodes = 0
-        self._act = self._compile(functools.partial(core.act, learner, exploration))
-        self._advance = self._compile(functools.partial(_advance, learner, exploration))
-        self._report = self._compile(functools.partial(core.report, exploration))
+        self._key = jax.random.PRNGKey(seed)  # a plain array, as are all leaves: it is saved and passed like any other
+        self._pending: list[Transition] = []
+        self._capacity = max(learner.config.train_every // num_envs, 1)
+        self.state = jax.jit(functools.partial(core.init, learner, exploration))(self._key, self._obs)
+        self._behave = jax.jit(self._behave_on_leaves, donate_argnums=0)
+        self._learn = jax.jit(self._learn_on_leaves, donate_argnums=0)
+        self._report = jax.jit(functools.partial(core.report, exploration))
 
     @property
     def state(self) -> core.TrainState:
-        """The state of training."""
+        """The state of training, with all that happened taken in."""
+        self._take_in()
         return jax.tree.unflatten(self._structure, self._leaves)
 
     @state.setter
     def state(self, state: core.TrainState) -> None:
+        # Only leaves cross the compiled calls: flattening the modules of a state at each step would cost more than a
+        # train step does.
         self._leaves, self._structure = jax.tree.flatten(state)
+        first = len(jax.tree.leaves(state.learner))
+        self._explored = slice(first, first + len(jax.tree.leaves(state.exploration)))
+        self._exploration_structure = jax.tree.structure(state.exploration)
+        self._policy, self._policy_structure = jax.tree.flatten(self.learner.policy(state.learner))
+        self._step_count = int(state.step)
 
     @property
     def step(self) -> int:
         """Environment steps so far, over all environments."""
-        return int(self.state.step)
+        return self._step_count
 
     @property
     def policy(self) -> Policy:
@@ -92,15 +105,11 @@ class HostLoop:
         An evaluation follows every `eval_every` steps and the last step. `on_step` hears the step count after each
         vector step; `should_stop` is asked before each, where a snapshot can be taken.
         """
-        if self._actions is None:
-            starts = np.ones(self._envs.num_envs, bool)
-            self._actions = self._act(self._obs, starts)
-        step = self.step
-        while step < steps and not should_stop():
+        while self.step < steps and not should_stop():
+            before = self.step
             self._step()
-            step += self._envs.num_envs
-            on_step(step)
-            if step // eval_every > (step - self._envs.num_envs) // eval_every or step >= steps:
+            on_step(self.step)
+            if self.step // eval_every > before // eval_every or self.step >= steps:
                 yield self._row(eval_episodes)
 
     def evaluate(self, episodes: int, seed: int) -> np.ndarray:
@@ -115,7 +124,7 @@ class HostLoop:
     def snapshot(self) -> tuple[core.TrainState, dict[str, np.ndarray]]:
         """All that is needed to go on as if never interrupted: the state of training, and the loop's own arrays."""
         own = {
-            "pending_actions": np.asarray(self._actions) if self._actions is not None else np.zeros(0),
+            "starts": self._starts.copy(),
             "running_return": self._running_return.copy(),
             "ended_returns": np.array(self._ended_returns),
             "episodes": np.array(self.episodes),
@@ -124,8 +133,9 @@ class HostLoop:
 
     def restore(self, state: core.TrainState, own: dict[str, np.ndarray]) -> None:
         """Goes back to a snapshot; the environments replay their current episodes."""
+        self._pending = []
         self.state = state
-        self._actions = own["pending_actions"] if own["pending_actions"].size else None
+        self._starts = own["starts"].copy()
         self._running_return = own["running_return"].copy()
         self._ended_returns = own["ended_returns"].tolist()
         self.episodes = int(own["episodes"])
@@ -138,42 +148,76 @@ class HostLoop:
         if self._evaluation is not None:
             self._evaluation.close()
 
-    def _compile(self, function: Callable[..., tuple[core.TrainState, Any]]) -> Callable[..., Any]:
-        """Compiles a function of the state that returns the next state and an output; calling it moves the state on.
-
-        Only leaves cross the call: flattening the modules of a state at each step would cost more than a train step.
-        """
-        structure = self._structure
-
-        def on_leaves(leaves: list[jax.Array], *args: Any) -> tuple[list[jax.Array], Any]:
-            state, output = function(jax.tree.unflatten(structure, leaves), *args)
-            return jax.tree.leaves(state), output
-
-        compiled = jax.jit(on_leaves, donate_argnums=0)
-
-        def call(*args: Any) -> Any:
-            self._leaves, output = compiled(self._leaves, *args)
-            return output
-
-        return call
-
     def _step(self) -> None:
-        actions = np.asarray(self._actions)
+        step = np.int32(self._step_count)
+        explored, chosen = self._behave(
+            self._leaves[self._explored], self._policy, self._key, step, self._obs, self._starts
+        )
+        self._leaves[self._explored] = explored
+        actions = np.asarray(chosen)
         after = self._envs.step(actions)
         happened: Any = (self._obs, actions, after.reward, after.next_obs, after.terminated)  # NumPy, as jit takes it
-        self._actions = self._advance(Transition(*happened), after.obs, after.starts)
-        self._obs = after.obs
+        self._pending.append(Transition(*happened))
+        before, self._step_count = self._step_count, self._step_count + self._envs.num_envs
+        if len(self._pending) == self._capacity or self._is_due(before, self._step_count):
+            self._take_in()
+        self._obs, self._starts = after.obs, after.starts
         self._running_return += after.reward
         if after.starts.any():
             self._ended_returns += self._running_return[after.starts].tolist()
             self._running_return[after.starts] = 0.0
             self.episodes += int(after.starts.sum())
 
+    def _is_due(self, before: int, after: int) -> bool:
+        """Whether a train step or an adaptation falls between two environment steps."""
+        config, exploration = self.learner.config, self.exploration
+        return core.updates_by(config, after) > core.updates_by(config, before) or core.adaptations_by(
+            exploration, after
+        ) > core.adaptations_by(exploration, before)
+
+    def _take_in(self) -> None:
+        """Learns from the transitions that are kept on the host."""
+        if not self._pending:
+            return
+        count = len(self._pending)
+        missing = self._capacity - count
+        padded = [*self._pending, *[self._pending[-1]] * missing]  # one shape, one program
+        batches = jax.tree.map(lambda *rows: np.stack(rows), *padded)
+        self._pending = []
+        self._leaves, self._policy = self._learn(self._leaves, batches, np.int32(count))
+
+    def _behave_on_leaves(
+        self, explored: list[Array], policy: list[Array], key: Array, step: Array, obs: Array, starts: Array
+    ) -> tuple[list[Array], Array]:
+        state = core.Behaviour(
+            jax.tree.unflatten(self._exploration_structure, explored),
+            jax.tree.unflatten(self._policy_structure, policy),
+            key,
+            step,
+        )
+        after, actions = core.behave(self.exploration, state, obs, starts)
+        return jax.tree.leaves(after), actions
+
+    def _learn_on_leaves(
+        self, leaves: list[Array], batches: Transition, count: Array
+    ) -> tuple[list[Array], list[Array]]:
+        def step(i: Array, state: core.TrainState) -> core.TrainState:
+            return core.learn(self.learner, self.exploration, state, jax.tree.map(lambda rows: rows[i], batches))
+
+        state = jax.lax.fori_loop(0, count, step, jax.tree.unflatten(self._structure, leaves))
+        return jax.tree.leaves(state), jax.tree.leaves(self.learner.policy(state.learner))
+
     def _row(self, eval_episodes: int) -> dict[str, float]:
         step = self.step
         # Seeded by the step, so that an evaluation neither depends on the ones before it nor disturbs training.
         returns = self.evaluate(eval_episodes, seed=EVALUATION_STREAM * self.seed + step)
-        reported = self._report()
+        trained = int(self.state.losses.train_steps) > 0
+        self.state, reported = self._report(self.state)
+        for name in self.state.losses.total:
+            if trained and not np.isfinite(reported[name]):
+                raise RunError(
+                    f"{name} is {reported[name]} by step {step}: learning has diverged (a lower rate may help)"
+                )
         ended, self._ended_returns = self._ended_returns, []
         return {
             "step": step,
@@ -198,14 +242,3 @@ def evaluate(policy: Policy, envs: VectorEnv, seed: int, max_steps: int) -> np.n
             break
         obs = after.obs
     return returns
-
-
-def _advance(
-    learner: Learner,
-    exploration: Exploration,
-    state: core.TrainState,
-    batch: Transition,
-    obs: jax.Array,
-    starts: jax.Array,
-) -> tuple[core.TrainState, jax.Array]:
-    return core.act(learner, exploration, core.learn(learner, exploration, state, batch), obs, starts)

@@ -1,10 +1,12 @@
 import jax
 import numpy as np
+import pytest
 from probes import ScriptedEnv
 
 from paramnoise.agents import dqn
 from paramnoise.exploration import ParameterNoise
 from paramnoise.training.host import HostLoop
+from paramnoise.validation import RunError
 
 EXPLORATION = ParameterNoise(delta=0.5, sigma=1.0, epsilon=0.5, adapt_every=1)
 
@@ -60,7 +62,7 @@ def test_every_environment_has_its_own_perturbed_policy_resampled_at_its_own_epi
     for steps in (4, 6, 8, 10):
         run(loop, steps)
         ages.append(np.asarray(loop.state.exploration.age).tolist())
-    assert ages == [[3, 3], [4, 4], [1, 1], [2, 2]]  # one more than the steps taken: the next action is chosen already
+    assert ages == [[2, 2], [3, 3], [4, 4], [1, 1]]  # actions that each environment's policy has chosen
 
 
 def test_returns_and_episodes_are_counted_over_all_environments():
@@ -95,3 +97,35 @@ def test_an_evaluation_episode_without_an_end_is_cut():
     loop, _ = scripted_loop()
     loop = HostLoop(loop.learner, EXPLORATION, lambda: ScriptedEnv(lengths=(10**9,)), eval_max_steps=5)
     assert loop.evaluate(2, seed=0).tolist() == [15.0, 15.0]  # rewards 1 to 5
+
+
+class Poisoned(ScriptedEnv):
+    """Shows a NaN, or pays an infinite reward, at its fourth step."""
+
+    def __init__(self, what):
+        super().__init__(lengths=(9,))
+        self.what = what
+
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        if self.time == 4:
+            obs, reward = (obs * np.nan, reward) if self.what == "observation" else (obs, np.inf)
+        return obs, reward, *rest
+
+
+@pytest.mark.parametrize("what", ["observation", "reward"])
+def test_a_number_that_is_not_finite_stops_the_run_before_it_reaches_replay(what):
+    loop, _ = scripted_loop()
+    loop = HostLoop(loop.learner, EXPLORATION, lambda: Poisoned(what))
+    with pytest.raises(RunError, match="not finite, at step 4"):
+        run(loop, 20)
+    assert np.isfinite(np.asarray(loop.state.replay.data.obs)).all()
+    assert int(loop.state.replay.added) == 3
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_is_named():
+    loop, _ = scripted_loop()
+    network = jax.tree.map(lambda leaf: leaf * np.inf, loop.state.learner.network)
+    loop.state = loop.state._replace(learner=loop.state.learner._replace(network=network))
+    with pytest.raises(RunError, match="q_loss is nan by step 10"):
+        run(loop, 10)

@@ -1,0 +1,68 @@
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from paramnoise.envs import OURS, env_factory
+from paramnoise.envs.factory import environment_actions
+from paramnoise.envs.mujoco_guard import DivergenceGuard
+from paramnoise.presets import SPARSE, make_config, preset
+
+SIZES = {  # the paper's table (app. A.2)
+    "SparseCartpoleSwingup": (4, 1),
+    "SparseHalfCheetah": (17, 6),
+    "SparseMountainCar": (2, 1),
+    "SparseDoublePendulum": (6, 1),
+    "SwimmerGather": (33, 2),
+}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo leaves a log where it runs
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_sparse_task_has_the_paper_s_sizes_and_horizon(name):
+    env = env_factory(f"paramnoise/{name}-v0")()
+    assert (env.observation_space.shape[0], env.action_space.shape[0]) == SIZES[name]
+    env.reset(seed=0)
+    steps = 0
+    ended = False
+    while not ended:
+        _, _, terminated, truncated, _ = env.step(np.zeros(SIZES[name][1], np.float32))
+        steps += 1
+        ended = terminated or truncated
+    assert steps == 500 or terminated
+
+
+def test_every_environment_of_ours_is_listed_and_every_sparse_one_has_a_preset():
+    registered = {env_id for env_id in gym.registry if env_id.startswith("paramnoise/")}
+    assert registered == set(OURS)
+    for name in SPARSE:
+        assert f"paramnoise/{name}-v0" in OURS
+        assert preset(f"paramnoise/{name}-v0", {}).agent == {"critic_l2": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("env", "noise", "l2"), [("HalfCheetah-v4", 0.2, 1e-2), ("paramnoise/SwimmerGather-v0", 0.6, 0.0)]
+)
+def test_the_preset_of_a_continuous_task_is_the_paper_s(env, noise, l2):
+    for kind, field in (("gaussian", "sigma"), ("ou", "sigma"), ("parameter", "delta")):
+        config = make_config("ddpg", env, exploration=kind)
+        assert getattr(config.exploration, field) == noise
+        assert config.agent.critic_l2 == l2
+        assert (config.steps, config.eval_every, config.eval_episodes) == (1_000_000, 10_000, 20)
+
+
+def test_actions_reach_an_environment_in_its_own_bounds():
+    env = env_factory("Pendulum-v1")()  # torque within +-2
+    np.testing.assert_allclose((env.action_space.low, env.action_space.high), ([-1.0], [1.0]))
+    np.testing.assert_allclose(environment_actions(env, np.array([[-1.0], [0.5]], np.float32)), [[-2.0], [1.0]])
+
+
+def test_a_mujoco_environment_is_guarded_and_others_are_not():
+    def wrappers(env):
+        return [type(env), *wrappers(env.env)] if isinstance(env, gym.Wrapper) else []
+
+    assert DivergenceGuard in wrappers(env_factory("InvertedPendulum-v5")())
+    assert DivergenceGuard not in wrappers(env_factory("CartPole-v1")())
