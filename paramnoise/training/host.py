@@ -23,6 +23,9 @@ from paramnoise.validation import RunError
 EVALUATION_STREAM = 1_000_003
 """Keeps the seeds of evaluation episodes apart from those of training."""
 
+MOST_PENDING = 1_000
+"""Vector steps that wait on the host at the most."""
+
 
 class HostLoop:
     """Training of one agent on Gymnasium environments; owns the side effects."""
@@ -58,7 +61,7 @@ class HostLoop:
         self.episodes = 0
         self._key = jax.random.PRNGKey(seed)  # a plain array, as are all leaves: it is saved and passed like any other
         self._pending: list[Transition] = []
-        self._capacity = max(learner.config.train_every // num_envs, 1)
+        self._capacity = min(max(learner.config.train_every // num_envs, 1), MOST_PENDING)
         self.state = jax.jit(functools.partial(core.init, learner, exploration))(self._key, self._obs)
         self._behave = jax.jit(self._behave_on_leaves, donate_argnums=0)
         self._learn = jax.jit(self._learn_on_leaves, donate_argnums=0)
