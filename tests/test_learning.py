@@ -1,0 +1,25 @@
+"""The long checks: that agents learn what they should. Run with `make test-slow`."""
+
+import pytest
+
+from paramnoise.experiments.chain import CHAIN, cells, run_cell
+from paramnoise.presets import make_config
+from paramnoise.training.run import run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exploration", ["parameter", "epsilon-greedy"])
+def test_dqn_learns_to_balance_the_pole(tmp_path, exploration):
+    summary = run(make_config("dqn", "CartPole-v1", exploration=exploration, seed=0), tmp_path / "run")
+    assert summary["best_eval_return_mean"] >= 400
+
+
+@pytest.mark.slow
+def test_parameter_noise_solves_a_chain_that_epsilon_greedy_does_not(tmp_path):
+    methods = [method for method in CHAIN.methods if method.exploration != "bootstrap"]
+    solved = {}
+    for cell in cells([70], methods, seeds=3, episodes=2_000):
+        assert run_cell(cell, tmp_path)
+        solved[cell.method.exploration] = sum(cell.outcome(tmp_path, seed).solved for seed in cell.seeds)
+    assert solved["parameter"] == 3
+    assert solved["epsilon-greedy"] <= 1
