@@ -185,7 +185,7 @@ class HostLoop:
         count = len(self._pending)
         missing = self._capacity - count
         padded = [*self._pending, *[self._pending[-1]] * missing]  # one shape, one program
-        batches = jax.tree.map(lambda *rows: np.stack(rows), *padded)
+        batches = padded[0] if self._capacity == 1 else jax.tree.map(lambda *rows: np.stack(rows), *padded)
         self._pending = []
         self._leaves, self._policy = self._learn(self._leaves, batches, np.int32(count))
 
@@ -207,7 +207,11 @@ class HostLoop:
         def step(i: Array, state: core.TrainState) -> core.TrainState:
             return core.learn(self.learner, self.exploration, state, jax.tree.map(lambda rows: rows[i], batches))
 
-        state = jax.lax.fori_loop(0, count, step, jax.tree.unflatten(self._structure, leaves))
+        state = jax.tree.unflatten(self._structure, leaves)
+        if self._capacity == 1:  # an agent that trains at every step, such as DQN: no loop around its one step
+            state = core.learn(self.learner, self.exploration, state, batches)
+        else:
+            state = jax.lax.fori_loop(0, count, step, state)
         return jax.tree.leaves(state), jax.tree.leaves(self.learner.policy(state.learner))
 
     def _row(self, eval_episodes: int) -> dict[str, float]:
