@@ -4,6 +4,7 @@ An episode is a function of its seed and its actions. The engine keeps more than
 impulses that warm-start its solver), so every episode starts in a world built anew.
 """
 
+import abc
 import math
 import warnings
 from collections.abc import Sequence
@@ -120,7 +121,7 @@ def twist(joint: Any, torque: float) -> None:
     joint.maxMotorTorque = abs(torque)
 
 
-class Box2DEnv(gym.Env[np.ndarray, np.ndarray]):
+class Box2DEnv(gym.Env[np.ndarray, np.ndarray], abc.ABC):
     """One control of a world; a task says how the world is built, where it starts, and what is seen and paid."""
 
     clock: ClassVar[Clock]
@@ -187,26 +188,26 @@ class Box2DEnv(gym.Env[np.ndarray, np.ndarray]):
         self.__dict__.update(state)
         self._scene = self._build()
 
+    @abc.abstractmethod
     def _build(self) -> Any:
         """A tuple of the world of an episode, named `world`, and its bodies, which live as long as the world."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _draw_start(self) -> Sequence[float]:
         """The numbers that an episode starts from."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _place(self, start: Sequence[float]) -> None:
         """Moves the bodies to a start."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _act(self, control: float) -> None:
         """Applies a clipped action for one engine step."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _observe(self) -> np.ndarray:
         """The observation."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _judge(self) -> tuple[float, bool]:
         """The reward of the state arrived in, and whether the episode ends there."""
-        raise NotImplementedError

@@ -115,6 +115,7 @@ def test_a_run_whose_environment_takes_a_tuple_can_be_resumed(tmp_path):
     wanted = make_config("dqn", "FrozenLake-v1", {"desc": ("SF", "FG")})
     RunDirectory(tmp_path).claim(wanted, resume=False)
     RunDirectory(tmp_path).claim(wanted, resume=True)
+    assert RunDirectory(tmp_path).config().env_kwargs == {"desc": ["SF", "FG"]}
 
 
 @pytest.mark.parametrize(
