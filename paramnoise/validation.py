@@ -1,5 +1,6 @@
 """Errors that name the value, the constraint and the remedy."""
 
+import importlib.util
 import types
 import typing
 from collections.abc import Mapping
@@ -22,6 +23,12 @@ def require(holds: bool, name: str, value: object, constraint: str) -> None:
     """Raises UsageError if a setting does not hold its constraint."""
     if not holds:
         raise UsageError(f"{name} must be {constraint}, not {value}")
+
+
+def require_extra(module: str, extra: str, what: str) -> None:
+    """Raises UsageError with the command that installs an extra, if its module is missing."""
+    if importlib.util.find_spec(module) is None:
+        raise UsageError(f"{what} need an extra that is not installed: run `pip install 'paramnoise[{extra}]'`")
 
 
 def choose(kind: str, name: str, choices: Mapping[str, Value]) -> Value:

@@ -32,7 +32,8 @@ def save(directory: Path, state: Any, own: dict[str, np.ndarray], facts: dict[st
         facts: small JSON values.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    arrays = {**_named_leaves(state), **{f"own/{name}": array for name, array in own.items()}}
+    arrays: dict[str, Any] = {f"state/{name}": leaf for name, leaf in named_leaves(state).items()}
+    arrays |= {f"own/{name}": array for name, array in own.items()}
     content = io.BytesIO()
     np.savez(content, **arrays)
     digest = hashlib.sha256(content.getbuffer()).hexdigest()
@@ -76,22 +77,40 @@ def load(directory: Path, template: State) -> tuple[State, dict[str, np.ndarray]
 
 def write_atomically(path: Path, write: Callable[[Any], Any]) -> None:
     """Writes a file so that a reader, or a crash, sees the old content or the new, never a part."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = temporary_of(path)
     with temporary.open("wb") as file:
         write(file)
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(path)
+    os.replace(temporary, path)
+    _sync_directory(path.parent)
 
 
-def _named_leaves(state: Any) -> dict[str, Any]:
+def temporary_of(path: Path) -> Path:
+    """The name under which a file is written before it takes its place."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def named_leaves(state: Any) -> dict[str, np.ndarray]:
+    """The arrays of a pytree by their path in it, such as `learner/networks/actor/layers/0/weight`."""
     leaves = jax.tree_util.tree_leaves_with_path(state)
-    names = [f"state/{jax.tree_util.keystr(path, simple=True, separator='/')}" for path, _ in leaves]
+    names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves]
     return dict(zip(names, jax.device_get([leaf for _, leaf in leaves]), strict=True))
 
 
+def _sync_directory(directory: Path) -> None:
+    """Makes renames in a directory last: without it a power cut may keep a later deletion and lose the rename."""
+    if os.name != "posix":  # elsewhere a directory cannot be opened
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _restore(arrays: dict[str, np.ndarray], template: State, directory: Path) -> State:
-    wanted = _named_leaves(template)
+    wanted = {f"state/{name}": leaf for name, leaf in named_leaves(template).items()}
     for name, leaf in wanted.items():
         found = arrays.get(name)
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:

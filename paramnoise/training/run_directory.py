@@ -1,16 +1,17 @@
-"""The run directory: config.json, progress.csv, summary.json and checkpoint/."""
+"""The run directory: config.json, progress.csv, summary.json, checkpoint/, and tensorboard/ if it was asked for."""
 
 import csv
 import importlib.metadata
 import io
 import json
+import os
 import platform
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from paramnoise.training.checkpoint import write_atomically
+from paramnoise.training.checkpoint import temporary_of, write_atomically
 from paramnoise.training.config import RunConfig
 from paramnoise.validation import UsageError
 
@@ -35,10 +36,16 @@ class RunDirectory:
         """Names the directory; nothing is read or written yet."""
         self.path = path
         self.checkpoint = path / "checkpoint"
+        self.tensorboard = path / "tensorboard"
         self._progress = path / "progress.csv"
 
     def claim(self, config: RunConfig, resume: bool) -> None:
-        """Makes the directory this run's, or raises UsageError and changes nothing.
+        """Makes the directory this run's, or raises UsageError and changes nothing."""
+        self.check(config, resume)
+        self.write_config(config)
+
+    def check(self, config: RunConfig, resume: bool) -> None:
+        """Raises UsageError if the run cannot have the directory.
 
         A directory with another config is never taken; one with the same config only with `resume`, and then `steps`
         may differ, to go on for longer.
@@ -54,11 +61,10 @@ class RunDirectory:
                 raise UsageError(f"{self.path} holds a run of {held.steps} steps: give --steps {held.steps} or more")
         elif self.path.exists() and not self.path.is_dir():
             raise UsageError(f"{self.path} is a file, not a run directory")
-        elif self.path.exists() and any(self.path.iterdir()):
+        elif self.path.exists() and any(file != self._unfinished_config() for file in self.path.iterdir()):
             raise UsageError(f"{self.path} exists, is not empty and is not a run directory")
         elif resume:
             raise UsageError(f"nothing to resume: {self.path} holds no run")
-        self.write_config(config)
 
     def write_config(self, config: RunConfig) -> None:
         """Writes config.json, making the directory if it is missing."""
@@ -74,12 +80,14 @@ class RunDirectory:
         return (self.path / "config.json").exists()
 
     def append(self, row: dict[str, Any]) -> None:
-        """Adds a row of progress."""
+        """Adds a row of progress, on disk before the checkpoint that counts on it."""
         text = csv_text(_columns(row), [row])
         if self._progress.exists():
             text = text.split("\n", 1)[1]
         with self._progress.open("a", newline="") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
 
     def write_rows(self, rows: list[dict[str, Any]]) -> None:
         """Replaces all rows of progress."""
@@ -87,14 +95,15 @@ class RunDirectory:
         write_atomically(self._progress, lambda file: file.write(text.encode()))
 
     def rows(self) -> list[dict[str, str]]:
-        """The rows of progress so far, as text."""
+        """The rows of progress so far, as text; a last line without an end, of a run that was killed, is none."""
         if not self._progress.exists():
             return []
-        with self._progress.open(newline="") as file:
-            return list(csv.DictReader(file))
+        whole, _, _ = self._progress.read_text().rpartition("\n")
+        return list(csv.DictReader(whole.splitlines()))
 
-    def forget_rows_after(self, step: int) -> None:
-        """Drops rows that were written after the checkpoint which a resumed run goes on from."""
+    def forget_after(self, step: int) -> None:
+        """Drops what was written after the checkpoint which a resumed run goes on from: rows, and the summary."""
+        (self.path / "summary.json").unlink(missing_ok=True)
         rows = [row for row in self.rows() if int(row["step"]) <= step]
         if rows:
             self.write_rows(rows)
@@ -108,6 +117,10 @@ class RunDirectory:
     def summary(self) -> dict[str, Any] | None:
         """What summary.json holds; None if the run never ended."""
         return self._read_json("summary.json") if (self.path / "summary.json").exists() else None
+
+    def _unfinished_config(self) -> Path:
+        """What a run that was killed at its very start leaves."""
+        return temporary_of(self.path / "config.json")
 
     def _write_json(self, name: str, value: dict[str, Any]) -> None:
         text = json.dumps(value, indent=2) + "\n"

@@ -143,7 +143,7 @@ def test_rows_are_appended_below_one_header(held):
 
 def test_a_directory_without_progress_has_no_rows(tmp_path):
     directory = RunDirectory(tmp_path)
-    directory.forget_rows_after(10)
+    directory.forget_after(10)
     assert directory.rows() == []
     assert directory.summary() is None
 
@@ -155,13 +155,13 @@ def test_rows_after_a_checkpoint_are_forgotten_and_the_others_kept_as_they_were(
     for later in (100, 150):
         held.append(row(later))
     before = held.rows()
-    held.forget_rows_after(step)
+    held.forget_after(step)
     assert held.rows() == before[: len(left)]
     assert [r["step"] for r in held.rows()] == left
 
 
 def test_a_row_can_be_appended_after_all_were_forgotten(held):
-    held.forget_rows_after(0)
+    held.forget_after(0)
     held.append(row(20))
     assert [r["step"] for r in held.rows()] == ["20"]
 
