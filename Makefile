@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH := .venv-bench
+BENCH_READY := $(BENCH)/.ready
 
 export JAX_PLATFORMS ?= cpu
 # Compiled programs are kept between runs of the tests: JAX compiles slowly and runs fast.
@@ -29,8 +31,9 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## steps per second of the compiled and the host loop
-	$(BIN)/python benchmarks/loops.py
+bench: $(BENCH_READY)  ## steps per second of the loops, and of the agents against their peers
+	$(BENCH)/bin/python benchmarks/loops.py
+	$(BENCH)/bin/python benchmarks/ddpg.py
 
 chain: $(READY)  ## the paper's chain figure, all of it
 	$(BIN)/paramnoise reproduce chain --scale paper --out results
@@ -40,5 +43,12 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
+# The peers need PyTorch, which has no place in the environment that the product is tested in.
+$(BENCH_READY): pyproject.toml constraints.txt benchmarks/constraints.txt
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--constraint benchmarks/constraints.txt --editable '.[bench]'
+	touch $(BENCH_READY)
+
 clean:
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache demo runs
+	rm -rf $(VENV) $(BENCH) .cache .pytest_cache .mypy_cache .ruff_cache demo runs
