@@ -14,7 +14,7 @@ import optax
 from jax import Array
 
 from paramnoise import noise
-from paramnoise.policies import DeterministicPolicy, GreedyPolicy, Policy, VotingPolicy
+from paramnoise.policies import DeterministicPolicy, GreedyPolicy, Policy, StochasticPolicy, VotingPolicy
 from paramnoise.validation import require
 
 
@@ -39,11 +39,16 @@ class Exploration:
 
     def act(self, key: Array, state: Any, policy: Policy, obs: Array, step: Array) -> tuple[Any, Array]:
         """Chooses the action to execute for each environment's observation, [num_envs, ...]."""
-        return state, _greedy(policy, jax.vmap(policy)(obs))
+        values = jax.vmap(policy)(obs)
+        return state, policy.random(key, values) if isinstance(policy, StochasticPolicy) else _greedy(policy, values)
 
     def adapt(self, key: Array, state: Any, policy: Policy, obs: Array, step: Array) -> Any:
         """Adapts the strategy on a batch of replayed observations."""
         return state
+
+    def offsets(self, state: Any) -> Array | None:
+        """On-policy: what each environment's behaviour adds to the flat parameters, [num_envs, parameters], if any."""
+        return None
 
     def report(self, state: Any, step: Array) -> dict[str, Array]:
         """What a log should show."""
@@ -51,7 +56,9 @@ class Exploration:
 
 
 class NoNoise(Exploration):
-    """The noise-free policy, always."""
+    """The policy alone: its noise-free action, or a draw from it if it is stochastic."""
+
+    policies: ClassVar[tuple[type, ...]] = (*Exploration.policies, StochasticPolicy)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,12 @@
 """What exploration may ask of a policy: its output, its noise-free action, a random action, a distance.
 
+The stochastic policies of on-policy learning are distributions: they can be sampled, and know their probabilities.
+
 A policy is a pytree; a perturbed policy is a policy of the same type. To explore with a network of your own, wrap it.
 """
 
+import abc
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -83,7 +87,102 @@ class DeterministicPolicy(eqx.Module):
         return rms_distance(values, perturbed_values)
 
 
-Policy = GreedyPolicy | VotingPolicy | DeterministicPolicy
+class StochasticPolicy(eqx.Module):
+    """A distribution over actions; `values`, its output for an observation, are the distribution's parameters.
+
+    All functions of `values` take any leading axes.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, obs: Array) -> Array:
+        """The parameters of the distribution for one observation."""
+
+    @abc.abstractmethod
+    def greedy(self, values: Array) -> Array:
+        """The noise-free action: the one that is most likely, within bounds."""
+
+    @abc.abstractmethod
+    def random(self, key: Array, values: Array) -> Array:
+        """An action drawn from the distribution."""
+
+    @abc.abstractmethod
+    def log_probability(self, values: Array, action: Array) -> Array:
+        """The log of the probability, or of its density, of an action."""
+
+    @abc.abstractmethod
+    def divergence(self, values: Array, others: Array) -> Array:
+        """KL(values || others) of each row."""
+
+    @abc.abstractmethod
+    def entropy(self, values: Array) -> Array:
+        """The entropy of each row."""
+
+    def distance(self, values: Array, perturbed_values: Array) -> Array:
+        """The mean KL(perturbed || clean), in that order (app. C.3)."""
+        return jnp.mean(jnp.maximum(self.divergence(perturbed_values, values), 0.0))  # rounding may fall below 0
+
+
+class GaussianPolicy(StochasticPolicy):
+    """Independent Gaussians: a network gives their means, and their log standard deviations are the same everywhere.
+
+    Actions are in units of half the action range; they are clipped to [-1, 1] only when they are executed.
+    """
+
+    network: Callable[[Array], Array]
+    log_std: Array
+
+    def __call__(self, obs: Array) -> Array:  # [2, dimensions]: mean and log std
+        return jnp.stack([self.network(obs), self.log_std])
+
+    def greedy(self, values: Array) -> Array:
+        return jnp.clip(values[..., 0, :], -1.0, 1.0)
+
+    def random(self, key: Array, values: Array) -> Array:
+        mean, log_std = values[..., 0, :], values[..., 1, :]
+        return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, mean.dtype)
+
+    def log_probability(self, values: Array, action: Array) -> Array:
+        mean, log_std = values[..., 0, :], values[..., 1, :]
+        each = -0.5 * jnp.square((action - mean) * jnp.exp(-log_std)) - log_std - 0.5 * math.log(2 * math.pi)
+        return jnp.sum(each, axis=-1)
+
+    def divergence(self, values: Array, others: Array) -> Array:
+        mean, log_std = values[..., 0, :], values[..., 1, :]
+        shift, log_ratio = mean - others[..., 0, :], others[..., 1, :] - log_std
+        squares = jnp.exp(-2 * log_ratio) + jnp.square(shift * jnp.exp(-others[..., 1, :]))
+        return jnp.sum(log_ratio + 0.5 * (squares - 1.0), axis=-1)
+
+    def entropy(self, values: Array) -> Array:
+        return jnp.sum(values[..., 1, :] + 0.5 * math.log(2 * math.pi * math.e), axis=-1)
+
+
+class CategoricalPolicy(StochasticPolicy):
+    """A softmax over discrete actions: a network gives the logits."""
+
+    network: Callable[[Array], Array]
+
+    def __call__(self, obs: Array) -> Array:  # [actions]
+        return self.network(obs)
+
+    def greedy(self, values: Array) -> Array:
+        return jnp.argmax(values, axis=-1)
+
+    def random(self, key: Array, values: Array) -> Array:
+        return jax.random.categorical(key, values)
+
+    def log_probability(self, values: Array, action: Array) -> Array:
+        return jnp.take_along_axis(jax.nn.log_softmax(values), action[..., None], axis=-1)[..., 0]
+
+    def divergence(self, values: Array, others: Array) -> Array:
+        log_p, log_q = jax.nn.log_softmax(values), jax.nn.log_softmax(others)
+        return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
+
+    def entropy(self, values: Array) -> Array:
+        log_p = jax.nn.log_softmax(values)
+        return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+
+
+Policy = GreedyPolicy | VotingPolicy | DeterministicPolicy | StochasticPolicy
 
 
 @jax.jit

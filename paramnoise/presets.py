@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from paramnoise.agents import ALGORITHMS
+from paramnoise.agents import ALGORITHMS, Algorithm, TRPOConfig
 from paramnoise.envs.chain import DEFAULT_LENGTH, check_length, horizon
-from paramnoise.exploration import EXPLORATIONS, Exploration
+from paramnoise.exploration import Exploration
 from paramnoise.training.config import RunConfig
 from paramnoise.validation import check_types, choose
 
@@ -20,6 +20,8 @@ class Preset:
 
     agent: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Fields of the agent's config."""
+    on_policy: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The same for an on-policy agent, which takes nothing from `agent` and `explorations`."""
     explorations: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """Fields of each exploration, by its name."""
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -28,7 +30,12 @@ class Preset:
     def agent_settings(self, config: type) -> dict[str, Any]:
         """The agent's settings that the config of an agent has."""
         names = {field.name for field in dataclasses.fields(config)}
-        return {name: value for name, value in self.agent.items() if name in names}
+        settings = self.on_policy if issubclass(config, TRPOConfig) else self.agent
+        return {name: value for name, value in settings.items() if name in names}
+
+    def exploration_settings(self, algorithm: Algorithm, kind: str) -> dict[str, Any]:
+        """The settings of an exploration, as that agent uses it."""
+        return {} if algorithm.is_on_policy else self.explorations.get(kind, {})
 
 
 def preset(env: str, env_kwargs: Mapping[str, Any]) -> Preset:
@@ -36,10 +43,12 @@ def preset(env: str, env_kwargs: Mapping[str, Any]) -> Preset:
     if env == "paramnoise/Chain-v0":
         return chain_preset(env_kwargs.get("length", DEFAULT_LENGTH))
     name = env.rpartition("/")[2].rpartition("-")[0]
+    on_policy = {"hidden_sizes": (64, 64)} if name in LOCOMOTION else {}
     if name in DENSE:
-        return continuous_preset(0.2)
+        return continuous_preset(0.2, on_policy)
     if name in SPARSE:
-        return continuous_preset(0.6, critic_l2=0.0)  # with L2 the rare reward is found and not learned from
+        # With L2 the rare reward is found and not learned from.
+        return continuous_preset(0.6, on_policy, critic_l2=0.0)
     return CLASSIC.get(env, Preset())
 
 
@@ -66,10 +75,14 @@ def chain_preset(length: int) -> Preset:
     )
 
 
-def continuous_preset(noise: float, **agent: Any) -> Preset:
-    """The paper's settings for a continuous task with that level of noise (app. A.2); DDPG's defaults are its agent."""
+def continuous_preset(noise: float, on_policy: dict[str, Any], **agent: Any) -> Preset:
+    """The paper's settings for a continuous task with that level of noise (app. A.2).
+
+    The defaults of DDPG and TRPO are its agents; `agent` and `on_policy` hold what differs.
+    """
     return Preset(
         agent=agent,
+        on_policy=on_policy,
         explorations={
             "gaussian": {"sigma": noise},
             "ou": {"sigma": noise},
@@ -81,6 +94,7 @@ def continuous_preset(noise: float, **agent: Any) -> Preset:
 
 DENSE = ("HalfCheetah", "Hopper", "InvertedDoublePendulum", "InvertedPendulum", "Reacher", "Swimmer", "Walker2d")
 SPARSE = ("SparseCartpoleSwingup", "SparseDoublePendulum", "SparseMountainCar", "SparseHalfCheetah", "SwimmerGather")
+LOCOMOTION = ("HalfCheetah", "Hopper", "Swimmer", "Walker2d", "SparseHalfCheetah", "SwimmerGather")
 
 CLASSIC = {
     "CartPole-v1": Preset(
@@ -114,8 +128,8 @@ def make_config(
         explored = exploration
     else:
         kind = exploration or entry.default_exploration
-        settings = {**known.explorations.get(kind, {}), **(exploration_settings or {})}
-        explored = _build(choose("exploration", kind, EXPLORATIONS), settings, f"exploration {kind!r}")
+        settings = {**known.exploration_settings(entry, kind), **(exploration_settings or {})}
+        explored = _build(entry.exploration_type(kind), settings, f"exploration {kind!r}")
     check_types(RunConfig, run, "a run")
     return RunConfig(
         algorithm=algorithm,

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from paramnoise.agents import ALGORITHMS, Algorithm, DDPGConfig
+from paramnoise.agents import ALGORITHMS, Algorithm, DDPGConfig, TRPOConfig
 from paramnoise.agents.q_learning import QLearningConfig
-from paramnoise.exploration import EXPLORATIONS, Exploration
+from paramnoise.exploration import Exploration
 from paramnoise.validation import UsageError, choose, require
 
 
@@ -22,7 +22,7 @@ class RunConfig:
     """Whether Gymnasium can make the environment from its id."""
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Keywords of the environment."""
-    agent: QLearningConfig | DDPGConfig
+    agent: QLearningConfig | DDPGConfig | TRPOConfig
     """The agent's settings."""
     exploration: Exploration
     """The exploration and its settings."""
@@ -65,9 +65,10 @@ class RunConfig:
         """The config that `to_json` described."""
         try:
             values = dict(values)
-            agent = choose("algorithm", values["algorithm"], ALGORITHMS).config(**_tuples(values.pop("agent")))
+            algorithm = choose("algorithm", values["algorithm"], ALGORITHMS)
+            agent = algorithm.config(**_tuples(values.pop("agent")))
             exploration = dict(values.pop("exploration"))
-            kind = choose("exploration", exploration.pop("kind"), EXPLORATIONS)
+            kind = algorithm.exploration_type(exploration.pop("kind"))
             return cls(agent=agent, exploration=kind(**exploration), **values)
         except UsageError:
             raise

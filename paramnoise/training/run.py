@@ -14,6 +14,7 @@ from paramnoise.training import checkpoint
 from paramnoise.training.config import RunConfig
 from paramnoise.training.display import Bar, StopFlag, bar, describe, stop_on_signals
 from paramnoise.training.host import HostLoop
+from paramnoise.training.on_policy import OnPolicyLoop
 from paramnoise.training.run_directory import RunDirectory
 from paramnoise.training.tensorboard import TensorBoardLog
 from paramnoise.validation import RunError, require, require_extra
@@ -42,12 +43,16 @@ class Watcher(Protocol):
         """The signal that asked the run to stop."""
 
 
-def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> HostLoop:
-    """The host loop of a config, before its first step."""
+Loop = HostLoop | OnPolicyLoop
+
+
+def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> Loop:
+    """The loop of a config, before its first step."""
     probe = make_env()
     learner = config.made_by.build(config.agent, config.env, probe.observation_space, probe.action_space)
     probe.close()
-    return HostLoop(
+    loop: Any = OnPolicyLoop if config.made_by.is_on_policy else HostLoop
+    return loop(
         learner,
         config.exploration,
         make_env,
@@ -57,21 +62,22 @@ def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> HostLoop:
     )
 
 
-def save_loop(loop: HostLoop, directory: Path, wall_time: float) -> None:
+def save_loop(loop: Loop, directory: Path, wall_time: float) -> None:
     """Writes a checkpoint of a loop, unless its parameters are not finite: then the one before is kept."""
     check_finite(loop)
     state, own = loop.snapshot()
     checkpoint.save(directory, state, own, {"step": loop.step, "wall_time": wall_time})
 
 
-def load_loop(loop: HostLoop, directory: Path) -> dict[str, Any]:
+def load_loop(loop: Loop, directory: Path) -> dict[str, Any]:
     """Brings a fresh loop of the same config to its checkpoint; returns the checkpoint's facts."""
-    state, own, facts = checkpoint.load(directory, loop.state)
+    template: Any = loop.state
+    state, own, facts = checkpoint.load(directory, template)
     loop.restore(state, own)
     return facts
 
 
-def check_finite(loop: HostLoop) -> None:
+def check_finite(loop: Loop) -> None:
     """Raises RunError if an array of the learner, such as a weight, holds NaN or infinity."""
     for name, leaf in checkpoint.named_leaves(loop.state.learner).items():
         if np.issubdtype(leaf.dtype, np.floating) and not np.isfinite(leaf).all():
@@ -167,7 +173,7 @@ class _Terminal(NamedTuple):
 class _RunFiles:
     """What a run writes on its way, and the clock that it writes down."""
 
-    def __init__(self, loop: HostLoop, directory: RunDirectory, checkpoint_seconds: float, tensorboard: bool):
+    def __init__(self, loop: Loop, directory: RunDirectory, checkpoint_seconds: float, tensorboard: bool):
         """Brings the loop to the directory's checkpoint, if it holds one, and the other files to the same step."""
         self._loop, self._directory, self._checkpoint_seconds = loop, directory, checkpoint_seconds
         self._wall_before, self._saved_step = 0.0, -1

@@ -1,0 +1,279 @@
+"""TRPO (Schulman et al. 2015), whose batch may hold episodes with parameter noise (sec. 2.2, app. B).
+
+The learner knows nothing of how noise came about: each segment of a batch brings an offset, its behaviour was the
+policy at phi + offset, and gradients go to phi. Without noise the offsets are 0.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from paramnoise.agents import baseline
+from paramnoise.agents.segments import Block, Chunks, Layout, accumulate
+from paramnoise.networks import MLP
+from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient, fisher_product
+from paramnoise.policies import CategoricalPolicy, GaussianPolicy, StochasticPolicy
+from paramnoise.validation import require
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TRPOConfig:
+    """Settings of TRPO; the defaults are the paper's (app. A.2), and rllab's where it is silent."""
+
+    hidden_sizes: tuple[int, ...] = (32, 32)
+    """Units of each hidden layer of the policy, with tanh."""
+    layer_norm: bool = False
+    """Layer norm before each nonlinearity."""
+    initial_std: float = 1.0
+    """The first standard deviation of a Gaussian policy, in units of half the action range."""
+    gamma: float = 0.99
+    """The discount factor."""
+    gae_lambda: float = 1.0
+    """The lambda of generalised advantage estimation; 1: returns less the baseline."""
+    batch_size: int = 5_000
+    """Environment steps per update, over all environments."""
+    delta_kl: float = 0.01
+    """The trust region: the mean KL between old and new policy is at most this."""
+    fisher_fraction: float = 0.1
+    """The part of the batch that Fisher-vector products are computed on."""
+    cg_steps: int = 10
+    """Conjugate-gradient steps."""
+    damping: float = 1e-5
+    """Added to the diagonal of the Fisher matrix."""
+    shrinkage: float = 0.8
+    """The factor by which the line search shortens a step."""
+    max_backtracks: int = 15
+    """Lengths that the line search tries before the policy is left as it was."""
+
+    def __post_init__(self) -> None:
+        require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all at least 1")
+        for name in ("initial_std", "delta_kl"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+        for name in ("gamma", "gae_lambda"):
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "between 0 and 1")
+        for name in ("batch_size", "cg_steps", "max_backtracks"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require(0 < self.fisher_fraction <= 1, "fisher_fraction", self.fisher_fraction, "above 0 and at most 1")
+        require(self.damping >= 0, "damping", self.damping, "at least 0")
+        require(0 < self.shrinkage < 1, "shrinkage", self.shrinkage, "above 0 and below 1")
+
+    @property
+    def layout(self) -> Layout:
+        """How sums over the whole batch are cut."""
+        return Layout(stride=1, rows=32, block=16)
+
+    @property
+    def fisher_layout(self) -> Layout:
+        """How Fisher-vector products are cut: they take every n-th row."""
+        return Layout(stride=round(1 / self.fisher_fraction), rows=8, block=32)
+
+
+class TRPOState(NamedTuple):
+    """All that changes in TRPO."""
+
+    policy: StochasticPolicy
+    baseline: Array
+    """The weights of the linear baseline, fitted on the batch before."""
+    updates: Array
+    """Batches so far."""
+
+
+class Rollout(NamedTuple):
+    """A batch of experience, [environments, steps, ...], and how its segments lie in it."""
+
+    obs: Any
+    action: Any
+    """As sampled: what was executed is this clipped to the bounds."""
+    reward: Any
+    next_obs: Any
+    """What the environment showed after the action; at an episode's end the final observation."""
+    terminated: Any
+    truncated: Any
+    time: Any
+    """The steps of the episode before this one."""
+    offsets: Any
+    """What each segment's behaviour added to the flat parameters, [segments, parameters]."""
+    chunks: Chunks
+    """All rows, cut by `config.layout`."""
+    fisher_chunks: Chunks
+    """Those for Fisher-vector products, cut by `config.fisher_layout`."""
+
+
+class Report(NamedTuple):
+    """What an update reports."""
+
+    kl: Array
+    """The mean KL(old || new), each episode under its own noise."""
+    improvement: Array
+    """What the surrogate gained."""
+    backtracks: Array
+    """How often the line search shortened the step."""
+    accepted: Array
+    """1 if the policy moved, 0 if the search failed and it stayed."""
+    entropy: Array
+    """The mean entropy of the behaviour."""
+    explained_variance: Array
+    """Of the returns, by the baseline that was fitted on the batch before."""
+
+
+class OnPolicyLearner(NamedTuple):
+    """An on-policy agent without its exploration."""
+
+    config: Any
+    init: Callable[[Array], Any]
+    """key -> state."""
+    update: Callable[[Any, Rollout], tuple[Any, Report]]
+    """state, batch -> state, what to report."""
+    policy: Callable[[Any], StochasticPolicy]
+    """state -> the clean policy."""
+
+
+def make(config: TRPOConfig, observation_size: int, action_size: int, *, is_discrete: bool) -> OnPolicyLearner:
+    """Builds TRPO for vector observations and discrete actions, or continuous ones in [-1, 1]."""
+
+    def init(key: Array) -> TRPOState:
+        sizes = (observation_size, *config.hidden_sizes, action_size)
+        network = _xavier(MLP(sizes, key=key, layer_norm=config.layer_norm, activation=jnp.tanh), key)
+        std = jnp.full(action_size, math.log(config.initial_std))
+        policy = CategoricalPolicy(network) if is_discrete else GaussianPolicy(network, std)
+        return TRPOState(policy, jnp.zeros(baseline.num_features(observation_size)), jnp.int32(0))
+
+    return OnPolicyLearner(config, init, functools.partial(update, config), lambda state: state.policy)
+
+
+def update(config: TRPOConfig, state: TRPOState, rollout: Rollout) -> tuple[TRPOState, Report]:
+    """One step of the policy within the trust region, then the baseline's fit."""
+    values = baseline.predict(state.baseline, rollout.obs, rollout.time)
+    next_values = baseline.predict(state.baseline, rollout.next_obs, rollout.time + 1)
+    ends = (rollout.reward, rollout.terminated, rollout.truncated)
+    advantages = baseline.advantages(*ends, values, next_values, config.gamma, config.gae_lambda)
+    returns = baseline.discounted_returns(*ends, next_values, config.gamma)
+    rows = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
+    surrogate = Surrogate(
+        config, state.policy, rollout, rows(rollout.obs), rows(rollout.action), rows(baseline.standardise(advantages))
+    )
+    policy, report = improve(config, state.policy, surrogate)
+    report = report._replace(explained_variance=baseline.explained_variance(values, returns))
+    return TRPOState(policy, baseline.fit(rollout.obs, rollout.time, returns), state.updates + 1), report
+
+
+def improve(config: TRPOConfig, policy: StochasticPolicy, surrogate: "Surrogate") -> tuple[StochasticPolicy, Report]:
+    """The policy after a natural gradient step that raises the surrogate within the trust region, if there is one."""
+    flat, unflatten = ravel_pytree(policy)
+    gradient, old, entropy = surrogate.linearise(flat)
+
+    def product(vector: Array) -> Array:
+        return surrogate.fisher_product(flat, vector) + config.damping * vector
+
+    step = conjugate_gradient(product, gradient, config.cg_steps)
+    step = step * boundary_scale(step @ product(step), config.delta_kl)
+
+    def try_fraction(fraction: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+        parameters = flat + fraction * step
+        improvement, kl = surrogate.compare(parameters, old)
+        return (kl <= config.delta_kl) & (improvement > 0), (parameters, improvement, kl)
+
+    nothing = (flat, jnp.zeros_like(entropy), jnp.zeros_like(entropy))
+    search = backtrack(try_fraction, nothing, config.shrinkage, config.max_backtracks)
+    parameters, improvement, kl = search.measured
+    report = Report(kl, improvement, search.backtracks, search.found.astype(kl.dtype), entropy, jnp.zeros_like(kl))
+    return unflatten(parameters), report
+
+
+class Surrogate(NamedTuple):
+    """The objective of one update: the mean of pi(a | s; phi + offset) / pi_old(a | s; phi_old + offset) * advantage.
+
+    An episode's offset enters both probabilities, since with it the episode was sampled (app. B); the derivative is
+    taken in phi.
+    """
+
+    config: TRPOConfig
+    policy: StochasticPolicy
+    """Says how to read parameters; its own are not used."""
+    rollout: Rollout
+    obs: Array
+    """[rows, ...], as are the next two."""
+    action: Array
+    advantage: Array
+
+    def outputs(self, parameters: Array, block: Block) -> Array:
+        """The distribution of each row of a block, under its own episode's noise, [block, rows, ...]."""
+        unflatten = ravel_pytree(self.policy)[1]
+        return jax.vmap(lambda flat, obs: jax.vmap(unflatten(flat))(obs))(
+            parameters + block.offset, self.obs[block.row]
+        )
+
+    def linearise(self, parameters: Array) -> tuple[Array, Array, Array]:
+        """The surrogate's gradient where old and new policy are the same, and the old distributions and entropy."""
+        capacity = self.rollout.chunks.first.shape[0]
+        shape = jax.eval_shape(self.policy, self.obs[0])
+        old = jnp.zeros((capacity, self.config.layout.rows, *shape.shape), shape.dtype)
+
+        def add(block: Block, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            total, old, entropy = carry
+
+            def weighted(parameters: Array) -> tuple[Array, Array]:
+                values = self.outputs(parameters, block)
+                log_probability = self.policy.log_probability(values, self.action[block.row])
+                return jnp.sum(block.weight * self.advantage[block.row] * log_probability), values
+
+            gradient, values = jax.grad(weighted, has_aux=True)(parameters)
+            old = jax.lax.dynamic_update_slice_in_dim(old, values, block.place, axis=0)
+            return total + gradient, old, entropy + jnp.sum(block.weight * self.policy.entropy(values))
+
+        start = (jnp.zeros_like(parameters), old, jnp.zeros((), parameters.dtype))
+        total, old, entropy = self._sum(add, start)
+        return total / len(self.obs), old, entropy / len(self.obs)
+
+    def compare(self, parameters: Array, old: Array) -> tuple[Array, Array]:
+        """What the surrogate gains at new parameters, and the mean KL(old || new)."""
+
+        def add(block: Block, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            values = self.outputs(parameters, block)
+            before = jax.lax.dynamic_slice_in_dim(old, block.place, self.config.layout.block)
+            action = self.action[block.row]
+            log_ratio = self.policy.log_probability(values, action) - self.policy.log_probability(before, action)
+            gain = jnp.sum(block.weight * self.advantage[block.row] * jnp.expm1(log_ratio))
+            return carry[0] + gain, carry[1] + jnp.sum(block.weight * self.policy.divergence(before, values))
+
+        nothing = jnp.zeros((), parameters.dtype)
+        gain, kl = self._sum(add, (nothing, nothing))
+        return gain / len(self.obs), kl / len(self.obs)
+
+    def fisher_product(self, parameters: Array, vector: Array) -> Array:
+        """The Fisher matrix times a vector, each row's at its own episode's parameters."""
+        chunks = self.rollout.fisher_chunks
+
+        def add(block: Block, total: Array) -> Array:
+            def weighted(values: Array, others: Array) -> Array:
+                return jnp.sum(block.weight * self.policy.divergence(values, others))
+
+            return total + fisher_product(lambda flat: self.outputs(flat, block), weighted, parameters, vector)
+
+        layout = self.config.fisher_layout
+        total = accumulate(add, chunks, self.rollout.offsets, layout, len(self.obs), jnp.zeros_like(parameters))
+        return total / jnp.sum(chunks.length)
+
+    def _sum(self, function: Callable[[Block, Any], Any], start: Any) -> Any:
+        return accumulate(function, self.rollout.chunks, self.rollout.offsets, self.config.layout, len(self.obs), start)
+
+
+def _xavier(network: MLP, key: Array) -> MLP:
+    """The network with weights uniform within +-sqrt(6 / (inputs + outputs)) and biases of 0, as rllab starts."""
+
+    def draw(layer: eqx.nn.Linear, key: Array) -> eqx.nn.Linear:
+        bound = math.sqrt(6 / sum(layer.weight.shape))
+        weight = jax.random.uniform(key, layer.weight.shape, layer.weight.dtype, -bound, bound)
+        return eqx.tree_at(lambda n: (n.weight, n.bias), layer, (weight, jnp.zeros(layer.out_features)))
+
+    keys = jax.random.split(key, len(network.layers))
+    layers = tuple(draw(layer, k) for layer, k in zip(network.layers, keys, strict=True))
+    return eqx.tree_at(lambda n: n.layers, network, layers)

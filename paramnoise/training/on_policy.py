@@ -1,0 +1,262 @@
+"""The on-policy loop: a batch of steps in any Gymnasium environment, then one update on all of it.
+
+Episodes go on from one batch to the next. An episode's behaviour is the policy of now plus the episode's own offset, so
+it is constant within a batch and follows what was learned after it.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from paramnoise.agents.trpo import OnPolicyLearner, Report, Rollout
+from paramnoise.envs.vector import VectorEnv
+from paramnoise.exploration import Exploration
+from paramnoise.policies import StochasticPolicy
+from paramnoise.training.core import ACT, ADAPT, BEGIN, INIT
+from paramnoise.training.host import EVALUATION_STREAM, evaluate
+from paramnoise.training.rollout import RolloutBuffer
+from paramnoise.validation import RunError, require
+
+
+class OnPolicyState(NamedTuple):
+    """All that changes in training, environments and the batch apart; with these, saving it is the checkpoint."""
+
+    learner: Any
+    exploration: Any
+    key: Array
+    step: Array
+    """Environment steps by the last update."""
+
+
+class OnPolicyLoop:
+    """On-policy training of one agent on Gymnasium environments; owns the side effects."""
+
+    def __init__(
+        self,
+        learner: OnPolicyLearner,
+        exploration: Exploration,
+        make_env: Callable[[], gym.Env],
+        *,
+        seed: int = 0,
+        num_envs: int = 1,
+        eval_max_steps: int = 10_000,
+    ):
+        """Makes the environments and the state; nothing is stepped yet.
+
+        Args:
+            learner: the agent.
+            exploration: its exploration.
+            make_env: makes one environment, whose observations are vectors.
+            seed: decides every random draw.
+            num_envs: environments stepped together, each with its own noise; they share a batch evenly.
+            eval_max_steps: steps after which an evaluation's episode is cut.
+        """
+        size = learner.config.batch_size
+        require(size >= num_envs, "batch_size", size, f"at least num_envs ({num_envs})")
+        self.learner, self.exploration, self.seed = learner, exploration, seed
+        self._make_env, self._eval_max_steps = make_env, eval_max_steps
+        self._envs = VectorEnv(make_env, num_envs, seed)
+        self._evaluation: VectorEnv | None = None
+        self._is_continuous = isinstance(self._envs.action_space, gym.spaces.Box)
+        self._obs = self._envs.restart()
+        self._starts = np.ones(num_envs, bool)
+        self._running_return = np.zeros(num_envs)
+        self._ended_returns: list[float] = []
+        self._reports: list[Report] = []
+        self.episodes = 0
+        self._step_count = 0
+        self._key = jax.random.PRNGKey(seed)
+        self.state = jax.jit(self._init)(self._key, self._obs)
+        self._begin = jax.jit(self._begin_on_leaves)
+        self._act = jax.jit(self._act_on_leaves)
+        self._learn = jax.jit(self._learn_on_leaves)
+        self._describe = jax.jit(exploration.report)
+        action = self._act(self._explored, self._policy, self._key, np.int32(0), self._obs)
+        parameters = ravel_pytree(self.policy)[0].size
+        self._batch = RolloutBuffer(self._obs, np.asarray(action), size // num_envs, parameters)
+
+    @property
+    def state(self) -> OnPolicyState:
+        """The state of training as of now."""
+        return jax.tree.unflatten(self._structure, self._leaves)
+
+    @state.setter
+    def state(self, state: OnPolicyState) -> None:
+        # Only leaves cross the compiled calls: flattening the modules of a state at each step would cost more than
+        # acting does.
+        self._leaves, self._structure = jax.tree.flatten(state)
+        self._policy, self._policy_structure = jax.tree.flatten(self.learner.policy(state.learner))
+        first = len(jax.tree.leaves(state.learner))
+        self._exploration = slice(first, first + len(jax.tree.leaves(state.exploration)))
+        self._exploration_structure = jax.tree.structure(state.exploration)
+
+    @property
+    def step(self) -> int:
+        """Environment steps so far, over all environments."""
+        return self._step_count
+
+    @property
+    def policy(self) -> StochasticPolicy:
+        """The clean policy."""
+        return jax.tree.unflatten(self._policy_structure, self._policy)
+
+    def run(
+        self,
+        steps: int,
+        *,
+        eval_every: int,
+        eval_episodes: int,
+        on_step: Callable[[int], None] = lambda step: None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[dict[str, float]]:
+        """Trains until `steps` environment steps in all, and yields a row of progress after each evaluation.
+
+        As `HostLoop.run`: an evaluation follows every `eval_every` steps and the last step, wherever in a batch that
+        is; `should_stop` is asked before each vector step, where a snapshot can be taken.
+        """
+        while self.step < steps and not should_stop():
+            before = self.step
+            self._step()
+            on_step(self.step)
+            if self.step // eval_every > before // eval_every or self.step >= steps:
+                yield self._row(eval_episodes)
+
+    def evaluate(self, episodes: int, seed: int) -> np.ndarray:
+        """The returns of noise-free episodes on environments of their own."""
+        if self._evaluation is not None and self._evaluation.num_envs != episodes:
+            self._evaluation.close()
+            self._evaluation = None
+        if self._evaluation is None:
+            self._evaluation = VectorEnv(self._make_env, episodes, EVALUATION_STREAM)
+        return evaluate(self.policy, self._evaluation, EVALUATION_STREAM + seed, self._eval_max_steps)
+
+    def snapshot(self) -> tuple[OnPolicyState, dict[str, np.ndarray]]:
+        """All that is needed to go on as if never interrupted, at any vector step, and so within a batch."""
+        own = {
+            "starts": self._starts.copy(),
+            "running_return": self._running_return.copy(),
+            "ended_returns": np.array(self._ended_returns),
+            "episodes": np.array(self.episodes),
+            "step": np.array(self._step_count),
+            "reports": np.array(self._reports, np.float32).reshape(-1, len(Report._fields)),
+        }
+        own |= {f"batch/{name}": array for name, array in self._batch.snapshot().items()}
+        return self.state, {**own, **{f"env/{name}": array for name, array in self._envs.snapshot().items()}}
+
+    def restore(self, state: OnPolicyState, own: dict[str, np.ndarray]) -> None:
+        """Goes back to a snapshot; the environments replay their current episodes."""
+        self.state = state
+        self._starts = own["starts"].copy()
+        self._running_return = own["running_return"].copy()
+        self._ended_returns = own["ended_returns"].tolist()
+        self.episodes = int(own["episodes"])
+        self._step_count = int(own["step"])
+        self._reports = [Report(*row) for row in own["reports"]]
+        self._batch.restore(_below("batch/", own))
+        self._obs = self._envs.restore(_below("env/", own))
+
+    def close(self) -> None:
+        """Closes all environments."""
+        self._envs.close()
+        if self._evaluation is not None:
+            self._evaluation.close()
+
+    @property
+    def _explored(self) -> list[Array]:
+        return self._leaves[self._exploration]
+
+    def _step(self) -> None:
+        step = np.int32(self._step_count)
+        begins = self._starts | self._batch.is_empty
+        if begins.any():
+            if self._starts.any():
+                self._leaves[self._exploration] = self._begin(
+                    self._explored, self._policy, self._key, step, self._starts
+                )
+            offsets = self.exploration.offsets(self.state.exploration)
+            self._batch.begin_segments(begins, None if offsets is None else np.asarray(offsets))
+        actions = np.asarray(self._act(self._explored, self._policy, self._key, step, self._obs))
+        after = self._envs.step(np.clip(actions, -1.0, 1.0) if self._is_continuous else actions)
+        self._batch.add(self._obs, actions, after)
+        self._step_count += self._envs.num_envs
+        self._obs, self._starts = after.obs, after.starts
+        self._running_return += after.reward
+        if after.starts.any():
+            self._ended_returns += self._running_return[after.starts].tolist()
+            self._running_return[after.starts] = 0.0
+            self.episodes += int(after.starts.sum())
+        if self._batch.is_full:
+            self._improve()
+
+    def _improve(self) -> None:
+        config = self.learner.config
+        # The Fisher matrix sees other rows in each batch.
+        batches_before = (self._step_count - 1) // (config.batch_size // self._envs.num_envs * self._envs.num_envs)
+        rollout = self._batch.rollout(config.layout, config.fisher_layout, batches_before)
+        leaves, report = self._learn(self._leaves, rollout, np.int32(self._step_count))
+        report = jax.device_get(report)  # waits, so that the arrays of the batch are free again
+        for name, value in report._asdict().items():
+            if not np.isfinite(value):
+                raise RunError(
+                    f"{name} is {value} by step {self._step_count}: learning has diverged (a smaller delta_kl may help)"
+                )
+        self.state = jax.tree.unflatten(self._structure, leaves)
+        self._reports.append(report)
+        self._batch.clear()
+
+    def _init(self, key: Array, obs: Array) -> OnPolicyState:
+        state = self.learner.init(jax.random.fold_in(key, INIT))
+        explored = self.exploration.init(self.learner.policy(state), obs)
+        return OnPolicyState(state, explored, key, jnp.int32(0))
+
+    def _begin_on_leaves(
+        self, explored: list[Array], policy: list[Array], key: Array, step: Array, starts: Array
+    ) -> list[Array]:
+        state = jax.tree.unflatten(self._exploration_structure, explored)
+        clean = jax.tree.unflatten(self._policy_structure, policy)
+        return jax.tree.leaves(self.exploration.begin_episode(_key(key, BEGIN, step), state, clean, starts, step))
+
+    def _act_on_leaves(self, explored: list[Array], policy: list[Array], key: Array, step: Array, obs: Array) -> Array:
+        state = jax.tree.unflatten(self._exploration_structure, explored)
+        clean = jax.tree.unflatten(self._policy_structure, policy)
+        # Acting changes no state here: what an episode adds to the policy is fixed at its start.
+        return self.exploration.act(_key(key, ACT, step), state, clean, obs, step)[1]
+
+    def _learn_on_leaves(self, leaves: list[Array], rollout: Rollout, step: Array) -> tuple[list[Array], Report]:
+        state: OnPolicyState = jax.tree.unflatten(self._structure, leaves)
+        learned, report = self.learner.update(state.learner, rollout)
+        obs = rollout.obs.reshape(-1, *rollout.obs.shape[2:])
+        key = _key(state.key, ADAPT, step)
+        explored = self.exploration.adapt(key, state.exploration, self.learner.policy(learned), obs, step)
+        return jax.tree.leaves(OnPolicyState(learned, explored, state.key, step)), report
+
+    def _row(self, eval_episodes: int) -> dict[str, float]:
+        step = self.step
+        # Seeded by the step, so that an evaluation neither depends on the ones before it nor disturbs training.
+        returns = self.evaluate(eval_episodes, seed=EVALUATION_STREAM * self.seed + step)
+        explored = jax.device_get(self._describe(self.state.exploration, np.int32(step)))
+        means = np.mean(self._reports, axis=0) if self._reports else np.full(len(Report._fields), np.nan)
+        ended, self._ended_returns, self._reports = self._ended_returns, [], []
+        return {
+            "step": step,
+            "episodes": self.episodes,
+            "eval_return_mean": float(np.mean(returns)),
+            "eval_return_median": float(np.median(returns)),
+            "train_return_mean": float(np.mean(ended)) if ended else float("nan"),
+            **{name: value.item() for name, value in explored.items()},
+            **dict(zip(Report._fields, map(float, means), strict=True)),
+        }
+
+
+def _key(key: Array, purpose: int, step: Array) -> Array:
+    return jax.random.fold_in(jax.random.fold_in(key, purpose), step)
+
+
+def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
