@@ -9,12 +9,15 @@ from typing import Any, ClassVar, Self
 import gymnasium as gym
 import numpy as np
 
+from paramnoise import video
 from paramnoise.envs import EnvLike, env_factory, env_name, environment_actions, known_kwargs, unflattened_space
+from paramnoise.envs.vector import episode_seed
 from paramnoise.exploration import Exploration
 from paramnoise.policies import noise_free_actions
 from paramnoise.presets import make_config
 from paramnoise.training.config import RunConfig
 from paramnoise.training.display import bar, describe
+from paramnoise.training.host import EVALUATION_STREAM
 from paramnoise.training.run import build_loop, load_loop, save_loop
 from paramnoise.training.run_directory import RunDirectory
 from paramnoise.validation import UsageError, require
@@ -85,6 +88,7 @@ class Agent:
     def _adopt(self, config: RunConfig, env: EnvLike) -> None:
         make_env = env_factory(env, config.env_kwargs if isinstance(env, str) else None)
         self.config = config
+        self._env_like = env
         self._loop = build_loop(config, make_env)
         self._env = make_env()
 
@@ -131,6 +135,21 @@ class Agent:
         """Runs noise-free episodes on environments of their own."""
         require(episodes >= 1, "episodes", episodes, "at least 1")
         return Evaluation(tuple(self._loop.evaluate(episodes, seed).tolist()))
+
+    def record(self, path: str | Path, episodes: int = 1, seed: int = 0) -> Evaluation:
+        """Films the first noise-free episodes of `evaluate` with the same seed; returns their returns.
+
+        Args:
+            path: a file that ends in .mp4 (needs the extra `video`) or .gif.
+            episodes: how many episodes, shown one after the other.
+            seed: decides the environment's random draws.
+        """
+        require(episodes >= 1, "episodes", episodes, "at least 1")
+        path = Path(path)
+        video.check_path(path)
+        env = video.rendering_env(self._env_like, self.config.env_kwargs)
+        seeds = [episode_seed(EVALUATION_STREAM + seed, i, 0) for i in range(episodes)]
+        return Evaluation(tuple(video.record(env, self._loop.policy, path, seeds, self.config.eval_max_steps)))
 
     def save(self, path: str | Path) -> None:
         """Writes the whole agent, replay included, so that a loaded one learns on as this one would."""

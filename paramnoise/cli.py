@@ -20,6 +20,7 @@ from paramnoise.agents import ALGORITHMS, Algorithm
 from paramnoise.experiments.chain import CHAIN
 from paramnoise.presets import preset
 from paramnoise.training.config import RunConfig
+from paramnoise.training.run import CHECKPOINT_SECONDS
 from paramnoise.validation import RunError, UsageError
 
 Command = Callable[[], int]
@@ -53,19 +54,26 @@ class Train(Generic[Settings]):
     """Where the run is kept; by default a new directory below runs/."""
     resume: bool = False
     """Go on with the run that the directory holds."""
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    """Seconds after which an evaluation is followed by a checkpoint; one is written at the end in any case."""
+    tensorboard: bool = False
+    """Write event files for TensorBoard too, in the run directory."""
     agent: Annotated[Settings, tyro.conf.arg(name="")]
     """The agent's settings."""
 
 
-def evaluate(run_dir: tyro.conf.Positional[Path], episodes: int = 20, seed: int = 0) -> Command:
+def evaluate(
+    run_dir: tyro.conf.Positional[Path], episodes: int = 20, seed: int = 0, video: Path | None = None
+) -> Command:
     """Run noise-free episodes with the agent of a run directory, or of `agent.save`.
 
     Args:
         run_dir: the directory.
         episodes: how many episodes.
         seed: decides the environments' random draws.
+        video: a file, .mp4 or .gif, for a video of the first episode.
     """
-    return lambda: commands.evaluate(run_dir, episodes, seed)
+    return lambda: commands.evaluate(run_dir, episodes, seed, video)
 
 
 def reproduce_chain(

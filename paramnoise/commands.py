@@ -24,6 +24,7 @@ from paramnoise.training.config import RunConfig
 from paramnoise.training.display import bar, stop_on_signals
 from paramnoise.training.run import run
 from paramnoise.validation import UsageError, choose, require
+from paramnoise.video import check_path
 
 INTERRUPTED = 128
 """Added to a signal's number, it is the exit status of a stopped command."""
@@ -48,7 +49,14 @@ def train(algorithm: Algorithm, args: Any) -> int:
     )
     path = args.run_dir or _default_run_dir(config, args.resume)
     use_compilation_cache()
-    summary = run(config, path, resume=args.resume, on_start=lambda: _print_settings(config, path))
+    summary = run(
+        config,
+        path,
+        resume=args.resume,
+        checkpoint_seconds=args.checkpoint_seconds,
+        tensorboard=args.tensorboard,
+        on_start=lambda: _print_settings(config, path),
+    )
     if summary["status"] == "interrupted":
         print(f"interrupted at step {summary['steps']:,}; go on with --resume --run-dir {path}")
         return INTERRUPTED + summary["signal"]
@@ -59,12 +67,17 @@ def train(algorithm: Algorithm, args: Any) -> int:
     return 0
 
 
-def evaluate(run_dir: Path, episodes: int, seed: int) -> int:
+def evaluate(run_dir: Path, episodes: int, seed: int, video: Path | None) -> int:
     """`paramnoise evaluate`."""
     require(episodes >= 1, "episodes", episodes, "at least 1")
+    if video is not None:
+        check_path(video)
     agent = api.load(run_dir)
+    filmed = agent.record(video, seed=seed) if video is not None else None
     print(f"{agent.algorithm} on {agent.config.env} after {agent.step:,} steps, noise-free:")
     print(agent.evaluate(episodes, seed))
+    if filmed is not None:
+        print(f"{video}: the first episode, with a return of {filmed.mean:.1f}")
     return 0
 
 
