@@ -15,9 +15,10 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from paramnoise import commands
+from paramnoise import commands, reproduce
 from paramnoise.agents import ALGORITHMS, Algorithm
 from paramnoise.experiments.chain import CHAIN
+from paramnoise.experiments.learning_curves import FIGURES, CurveFigure
 from paramnoise.presets import preset
 from paramnoise.training.config import RunConfig
 from paramnoise.training.run import CHECKPOINT_SECONDS
@@ -62,6 +63,30 @@ class Train(Generic[Settings]):
     """The agent's settings."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reproduce:
+    """What `paramnoise reproduce` takes for a figure of learning curves."""
+
+    scale: Literal["smoke", "small", "paper"] = "small"
+    """How much of the figure; paper is all of it."""
+    envs: tuple[str, ...] = ()
+    """Tasks, by id or short name, in place of the scale's; any id of Gymnasium's works."""
+    explorations: tuple[str, ...] = ()
+    """Some of the figure's explorations; all by default."""
+    seeds: int | None = None
+    """Seeds per task and exploration, in place of the scale's."""
+    steps: int | None = None
+    """Environment steps of a run, in place of the scale's."""
+    eval_every: int | None = None
+    """Environment steps between noise-free evaluations, in place of the scale's."""
+    eval_episodes: int | None = None
+    """Episodes of an evaluation, in place of the scale's."""
+    workers: int | None = None
+    """Processes side by side, one core each; by default one per core."""
+    out: Path = Path("runs")
+    """Where runs, results.csv and the figure are kept."""
+
+
 def evaluate(
     run_dir: tyro.conf.Positional[Path], episodes: int = 20, seed: int = 0, video: Path | None = None
 ) -> Command:
@@ -96,7 +121,7 @@ def reproduce_chain(
         workers: processes side by side; by default one per core.
         out: where runs, results.csv and the figure are kept.
     """
-    return lambda: commands.reproduce_chain(scale, lengths, explorations, seeds, episodes, workers, out)
+    return lambda: reproduce.chain(scale, lengths, explorations, seeds, episodes, workers, out)
 
 
 def plot_chain(out: Path = Path("runs")) -> Command:
@@ -105,7 +130,7 @@ def plot_chain(out: Path = Path("runs")) -> Command:
     Args:
         out: where `reproduce` kept its results.
     """
-    return lambda: commands.plot_chain(out)
+    return lambda: reproduce.plot_chain(out)
 
 
 def envs() -> Command:
@@ -130,14 +155,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(arguments: list[str]) -> Command:
-    app, train, reproduce, plot = (tyro.extras.SubcommandApp() for _ in range(4))
+    app, train, figures, plot = (tyro.extras.SubcommandApp() for _ in range(4))
     for algorithm in ALGORITHMS.values():
         train.command(name=algorithm.name)(_train_command(algorithm, arguments))
-    reproduce.command(name=CHAIN.name)(reproduce_chain)
+    figures.command(name=CHAIN.name)(reproduce_chain)
     plot.command(name=CHAIN.name)(plot_chain)
+    for figure in FIGURES.values():
+        figures.command(name=figure.name)(_reproduce_command(figure))
+        plot.command(name=figure.name)(_plot_command(figure))
     app.command(train, name="train", help="Train an agent on an environment.")
     app.command(name="evaluate")(evaluate)
-    app.command(reproduce, name="reproduce", help="Run a figure of the paper, or go on with it.")
+    app.command(figures, name="reproduce", help="Run a figure of the paper, or go on with it.")
     app.command(plot, name="plot", help="Draw a figure again from its results.")
     app.command(name="envs")(envs)
     complaint = io.StringIO()
@@ -169,6 +197,29 @@ def _train_command(algorithm: Algorithm, arguments: list[str]) -> Callable[..., 
         f"Train {algorithm.title}. Explorations: {explorations}; by default {algorithm.default_exploration}."
     )
     return train
+
+
+def _reproduce_command(figure: CurveFigure) -> Callable[..., Command]:
+    def reproduce_curves(args: Annotated[Reproduce, tyro.conf.arg(name="")] = Reproduce()) -> Command:  # noqa: B008
+        return lambda: reproduce.curves(figure, args)
+
+    explorations = ", ".join(method.exploration for method in figure.methods)
+    reproduce_curves.__doc__ = (
+        f"Reproduce {figure.paper}: learning curves, a panel per task. Explorations: {explorations}."
+    )
+    return reproduce_curves
+
+
+def _plot_command(figure: CurveFigure) -> Callable[..., Command]:
+    def plot_curves(out: Path = Path("runs")) -> Command:
+        """Draw the learning curves again from results.csv.
+
+        Args:
+            out: where `reproduce` kept its results.
+        """
+        return lambda: reproduce.plot_curves(figure, out)
+
+    return plot_curves
 
 
 def _named_env(arguments: list[str]) -> tuple[str, dict[str, Any]]:

@@ -10,20 +10,14 @@ from typing import Any
 
 import gymnasium as gym
 import jax
-from rich.console import Console
-from rich.table import Table
 
 from paramnoise import api
 from paramnoise.agents import Algorithm
 from paramnoise.envs import OURS
-from paramnoise.experiments import chain as chain_figure
-from paramnoise.experiments.chain import CHAIN, Cell
-from paramnoise.experiments.sweep import cores, run_all
 from paramnoise.presets import Preset, make_config, preset
 from paramnoise.training.config import RunConfig
-from paramnoise.training.display import bar, stop_on_signals
 from paramnoise.training.run import run
-from paramnoise.validation import UsageError, choose, require
+from paramnoise.validation import UsageError, require
 from paramnoise.video import check_path
 
 INTERRUPTED = 128
@@ -78,50 +72,6 @@ def evaluate(run_dir: Path, episodes: int, seed: int, video: Path | None) -> int
     print(agent.evaluate(episodes, seed))
     if filmed is not None:
         print(f"{video}: the first episode, with a return of {filmed.mean:.1f}")
-    return 0
-
-
-def reproduce_chain(
-    scale: str,
-    lengths: Sequence[int],
-    explorations: Sequence[str],
-    seeds: int | None,
-    episodes: int | None,
-    workers: int | None,
-    out: Path,
-) -> int:
-    """`paramnoise reproduce chain`."""
-    size = CHAIN.scales[scale]
-    methods = {method.exploration: method for method in CHAIN.methods}
-    chosen = [choose("exploration", name, methods) for name in dict.fromkeys(explorations)] or list(CHAIN.methods)
-    seeds = size.seeds if seeds is None else seeds
-    episodes = size.episodes if episodes is None else episodes
-    workers = cores() if workers is None else workers
-    for name, value in (("seeds", seeds), ("episodes", episodes), ("workers", workers)):
-        require(value >= 1, name, value, "at least 1")
-    grid = chain_figure.cells(sorted(set(lengths)) or size.lengths, chosen, seeds, episodes)
-    for cell in grid:
-        cell.config(0)  # a length that cannot be is an error before anything runs
-    status = _run_cells(grid, out, workers)
-    outcomes = chain_figure.collect(grid, out)
-    if not outcomes:
-        print("no run has finished yet")
-        return status
-    directory = out / CHAIN.name
-    chain_figure.write_results(outcomes, directory / "results.csv")
-    _print_medians(outcomes)
-    _draw_chain(outcomes, directory)
-    print(f"{directory / 'results.csv'}\n{directory / 'chain.png'}")
-    return status
-
-
-def plot_chain(out: Path) -> int:
-    """`paramnoise plot chain`."""
-    path = out / CHAIN.name / "results.csv"
-    if not path.exists():
-        raise UsageError(f"{path} does not exist: run `paramnoise reproduce chain --out {out}` first")
-    _draw_chain(chain_figure.read_results(path), path.parent)
-    print(path.parent / "chain.png")
     return 0
 
 
@@ -188,68 +138,8 @@ def _print_settings(config: RunConfig, path: Path) -> None:
     if known != Preset():
         preset_names = [
             *known.agent_settings(config.made_by.config),
-            *known.explorations.get(config.exploration.kind, {}),
+            *known.exploration_settings(config.made_by, config.exploration.kind),
             *known.run,
         ]
         print(f"  from the preset of {config.env}, unless set by you: {', '.join(preset_names)}")
     print(f"  directory: {path}", flush=True)
-
-
-def _run_cells(grid: list[Cell], out: Path, workers: int) -> int:
-    """Runs what is not on disk yet; returns the exit status."""
-    total = len(grid)
-    todo = [cell for cell in grid if not all(cell.outcome(out, seed) for seed in cell.seeds)]
-    print(f"{CHAIN.paper} ({CHAIN.name}): {total} cells, {total - len(todo)} on disk, {workers} workers", flush=True)
-    failed = 0
-    work = _CellWork(out)
-    with bar(total, CHAIN.name, "cells") as shown, stop_on_signals() as stop:
-        done = total - len(todo)
-        shown.advance_to(done)
-        for cell, error in run_all(work, todo, min(workers, max(len(todo), 1)), stop):
-            done += 1
-            shown.advance_to(done)
-            if error is None:
-                shown.line(f"[{done}/{total}] {_describe_cell(cell, out)}")
-            else:
-                failed += 1
-                shown.line(f"[{done}/{total}] {cell.name}: failed: {' '.join(str(error).split())}")
-    if stop:
-        print(f"interrupted: {done} of {total} cells are done; the same command goes on from here")
-        return INTERRUPTED + (stop.signal or 0)
-    return 1 if failed else 0
-
-
-@dataclasses.dataclass(frozen=True)
-class _CellWork:
-    """What a worker process does with a cell."""
-
-    out: Path
-
-    def __call__(self, cell: Cell, should_stop: Any) -> bool:
-        use_compilation_cache()
-        return chain_figure.run_cell(cell, self.out, should_stop)
-
-
-def _describe_cell(cell: Cell, out: Path) -> str:
-    outcomes = [outcome for seed in cell.seeds if (outcome := cell.outcome(out, seed))]
-    (median,) = chain_figure.medians(outcomes)
-    return f"{cell.name}: {median.solved_seeds} of {median.seeds} seeds solved it, median {median.episodes:g} episodes"
-
-
-def _print_medians(outcomes: list[chain_figure.Outcome]) -> None:
-    labels = {method.exploration: method.label for method in CHAIN.methods}
-    table = Table("method", "N", "episodes", "solved", title="Episodes until solved (median over seeds)")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    order = list(labels)
-    for median in sorted(chain_figure.medians(outcomes), key=lambda m: (order.index(m.exploration), m.length)):
-        solved = f"{'yes' if median.solved else 'no'} ({median.solved_seeds} of {median.seeds})"
-        episodes = f"{median.episodes:g}" if median.solved else f"over {median.episodes:g}"
-        table.add_row(labels[median.exploration], str(median.length), episodes, solved)
-    Console().print(table)
-
-
-def _draw_chain(outcomes: list[chain_figure.Outcome], directory: Path) -> None:
-    from paramnoise.experiments.plots import plot_chain as draw  # matplotlib is slow to import
-
-    draw(outcomes, directory / "chain.png")

@@ -5,6 +5,7 @@ directory and never run again.
 """
 
 import csv
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -14,13 +15,26 @@ import numpy as np
 
 from paramnoise.agents import ALGORITHMS
 from paramnoise.envs.chain import chain, horizon, optimal_return
-from paramnoise.experiments.figure import Figure, Method, Scale
+from paramnoise.experiments.figure import Figure, Method
 from paramnoise.presets import make_config
 from paramnoise.training.checkpoint import write_atomically
 from paramnoise.training.compiled import CompiledLoop
 from paramnoise.training.config import RunConfig
 from paramnoise.training.run_directory import RunDirectory, csv_text
 from paramnoise.validation import UsageError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChainScale:
+    """How much of the chain figure to run."""
+
+    lengths: tuple[int, ...]
+    """The lengths of the chain."""
+    seeds: int
+    """Seeds per cell, from 0."""
+    episodes: int
+    """Episodes after which an unsolved run ends."""
+
 
 CHAIN = Figure(
     name="chain",
@@ -31,9 +45,9 @@ CHAIN = Figure(
         Method("dqn", "epsilon-greedy", "Epsilon-greedy DQN"),
     ),
     scales={
-        "smoke": Scale(lengths=(5, 10), seeds=1, episodes=200),
-        "small": Scale(lengths=(10, 40, 70), seeds=3, episodes=2_000),
-        "paper": Scale(lengths=tuple(range(5, 101, 5)), seeds=3, episodes=2_000),
+        "smoke": ChainScale(lengths=(5, 10), seeds=1, episodes=200),
+        "small": ChainScale(lengths=(10, 40, 70), seeds=3, episodes=2_000),
+        "paper": ChainScale(lengths=tuple(range(5, 101, 5)), seeds=3, episodes=2_000),
     },
 )
 SOLVED_AFTER = 100

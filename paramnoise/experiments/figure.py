@@ -1,7 +1,9 @@
 """A figure of the paper as data: which runs, which seeds, which budget."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
+
+Scale = TypeVar("Scale")
 
 
 class Method(NamedTuple):
@@ -13,19 +15,7 @@ class Method(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Scale:
-    """How much of a figure to run."""
-
-    lengths: tuple[int, ...]
-    """The lengths of the chain."""
-    seeds: int
-    """Seeds per cell, from 0."""
-    episodes: int
-    """Episodes after which an unsolved run ends."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Figure:
+class Figure(Generic[Scale]):
     """What to run and how to name it."""
 
     name: str
@@ -33,3 +23,4 @@ class Figure:
     """Where the paper shows it."""
     methods: tuple[Method, ...]
     scales: dict[str, Scale]
+    """How much of it to run, by the names smoke, small and paper."""

@@ -6,10 +6,16 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
 from paramnoise.experiments.chain import CHAIN, Outcome, medians
+from paramnoise.experiments.curve_results import Band, Point, bands
+from paramnoise.experiments.learning_curves import OURS, CurveFigure
 
+COLUMNS = 4
+"""Panels side by side at the most."""
 SOLVED, UNSOLVED = "tab:green", "tab:blue"
 
 
@@ -45,6 +51,52 @@ def plot_chain(outcomes: list[Outcome], path: Path) -> None:
     axes[0, 0].set_ylabel("episodes until solved")
     axes[0, -1].legend(loc="lower right", fontsize=8, title="large: median\nsmall: each seed", title_fontsize=7)
     figure.tight_layout()
+    _save(figure, path)
+
+
+def plot_learning_curves(drawn: CurveFigure, points: list[Point], path: Path) -> None:
+    """Median return over seeds and its interquartile band against epochs, one panel per task."""
+    lines = bands(points)
+    envs = list(dict.fromkeys(env for env, _ in lines))
+    columns = min(COLUMNS, len(envs))
+    rows = -(-len(envs) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 3.4 * columns, 0.7 + 2.7 * rows), squeeze=False)
+    for axis in axes.flat[len(envs) :]:
+        axis.remove()
+    for axis, env in zip(axes.flat, envs, strict=False):
+        own = {exploration: line for (other, exploration), line in lines.items() if other == env}
+        for colour, method in enumerate(drawn.methods):
+            if method.exploration in own:
+                _draw_line(axis, own[method.exploration], drawn.steps_per_epoch, f"C{colour}", method.label)
+        seeds = sorted({max(band.seeds for band in line) for line in own.values()})
+        counted = f"{seeds[0]} seed{'s' * (seeds[0] > 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+        axis.set_title(f"{env.removeprefix(OURS)} ({counted})", fontsize=10)
+        axis.set_xlabel(f"epoch ({drawn.steps_per_epoch:,} steps)")
+        axis.grid(color="0.93")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("noise-free return")
+    handles = {
+        label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.tight_layout(rect=(0, 0.35 / figure.get_figheight(), 1, 1))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=len(handles), fontsize=8, frameon=False)
+    _save(figure, path)
+
+
+def _draw_line(axis: Axes, line: list[Band], steps_per_epoch: int, colour: str, label: str) -> None:
+    """Draws one exploration: solid while all its seeds have a value, dotted where only some got so far."""
+    most = max(band.seeds for band in line)
+    whole = [band for band in line if band.seeds == most]
+    rest = line[len(whole) - 1 :] if len(whole) < len(line) else []
+    for part, style, name in ((whole, "-", label), (rest, ":", f"{label} (not all seeds)")):
+        if part:
+            epochs = [band.step / steps_per_epoch for band in part]
+            axis.plot(epochs, [band.median for band in part], style, color=colour, label=name, linewidth=1.3)
+            low, high = [band.low for band in part], [band.high for band in part]
+            axis.fill_between(epochs, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _save(figure: MatplotlibFigure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     plt.close(figure)

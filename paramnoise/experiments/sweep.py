@@ -1,18 +1,62 @@
-"""Runs independent pieces of work in worker processes, one core each, and stops them cleanly."""
+"""Runs independent pieces of work in worker processes, one core each, and stops them cleanly.
+
+A worker that dies, whatever the cause, costs its own piece only: another takes its place.
+"""
 
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
 import threading
+import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from typing import Any, TypeVar
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import jax
 
 from paramnoise.training.display import StopFlag
+from paramnoise.validation import RunError, UsageError
 
 Task = TypeVar("Task")
+Work = Callable[[Task, "Line"], bool]
 POLL_SECONDS = 0.5
+
+
+class Event(NamedTuple):
+    """What happened to a task."""
+
+    task: Any
+    state: Literal["started", "progress", "finished", "failed", "stopped"]
+    detail: Any = None
+    """What the work reported, or the one line that says why it failed."""
+
+
+class Line:
+    """A worker's line to the process that started it."""
+
+    def __init__(self, connection: Connection):
+        """Takes the worker's end of the pipe; SIGTERM asks the work to stop from now on."""
+        self._connection = connection
+        self._asked = False
+        self._reported_at = 0.0
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def should_stop(self) -> bool:
+        """Whether the work should end at the next clean place."""
+        return self._asked
+
+    def report(self, progress: Callable[[], Any]) -> None:
+        """Sends word of the work, if the last word is old enough."""
+        now = time.monotonic()
+        if now - self._reported_at >= POLL_SECONDS:
+            self._reported_at = now
+            self._connection.send(("progress", progress()))
+
+    def _ask(self, number: int, frame: Any) -> None:
+        self._asked = True
 
 
 def cores() -> int:
@@ -20,51 +64,127 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_all(
-    work: Callable[[Task, Callable[[], bool]], bool], tasks: Sequence[Task], workers: int, stop: StopFlag
-) -> Iterator[tuple[Task, BaseException | None]]:
-    """Runs `work(task, should_stop)` for every task and yields each one as it ends, with its error if it failed.
+def run_all(work: Work, tasks: Sequence[Task], workers: int, stop: StopFlag, log: Path) -> Iterator[Event]:
+    """Runs `work(task, line)` for every task, and yields what happens to each.
 
     Args:
-        work: a function at the top of a module; it asks `should_stop` now and then, and returns whether it finished.
+        work: a function at the top of a module; it asks `line.should_stop` now and then, and returns whether it
+            finished.
         tasks: what to run, in this order.
         workers: how many processes; each keeps to one core, so that they do not fight for threads.
-        stop: once it is set, no task is started, running ones are asked to stop, and unfinished ones are not yielded.
+        stop: once it is set, no task is started, and running ones are asked to stop.
+        log: a file that takes what the workers print, and the tracebacks of errors that nobody foresaw.
     """
-    context = multiprocessing.get_context("spawn")
-    asked = context.Event()
-    places = context.SimpleQueue()
-    for i in range(workers):
-        places.put(i)
-    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(places, asked)) as pool:
-        running = {pool.submit(_call, work, task): task for task in tasks}
-        while running:
-            done, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-            if stop and not asked.is_set():
-                asked.set()
-                for future in running:
-                    future.cancel()
-            for future in done:
-                task = running.pop(future)
-                if future.cancelled():
-                    continue
-                error = future.exception()
-                if error is not None or future.result():
-                    yield task, error
+    waiting = list(reversed(tasks))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    pool = [_Worker(work, place, log) for place in range(min(workers, len(tasks)))]
+    asked = False
+    try:
+        while True:
+            if stop and not asked:
+                asked = True
+                for worker in pool:
+                    worker.ask_to_stop()
+            while not stop and waiting and (idle := next((w for w in pool if not w.is_busy), None)):
+                task = waiting.pop()
+                idle.give(task)
+                yield Event(task, "started")
+            busy = [worker for worker in pool if worker.is_busy]
+            if not busy:
+                return
+            ready = multiprocessing.connection.wait([worker.connection for worker in busy], POLL_SECONDS)
+            for worker in busy:
+                if worker.connection in ready:
+                    yield worker.next_event(bool(stop))
+    finally:
+        for worker in pool:
+            worker.end()
 
 
-_asked: Any = None
-"""In a worker: the event that asks it to stop."""
+class _Worker:
+    """A place for one process at a time; a new process follows one that died."""
+
+    def __init__(self, work: Work, place: int, log: Path):
+        self._work, self._place, self._log = work, place, log
+        self._task: Any = None
+        self.is_busy = False
+        self._start()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        arguments = (theirs, self._work, self._place, self._log.absolute())
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()  # so that the death of the process ends the pipe
+
+    def give(self, task: Any) -> None:
+        """Hands the process its next task."""
+        if not self._process.is_alive():
+            self.connection.close()
+            self._start()
+        self.connection.send(task)
+        self._task, self.is_busy = task, True
+
+    def next_event(self, stopping: bool) -> Event:
+        """What the process has to say; it must have something to say."""
+        try:
+            state, detail = self.connection.recv()
+        except (EOFError, OSError):
+            state, detail = ("stopped", None) if stopping else ("failed", self._cause_of_death())
+        if state == "stopped" and not stopping:
+            state, detail = "failed", "its process was asked to stop; the same command goes on with it"
+            self._process.join()
+        self.is_busy = state == "progress"
+        return Event(self._task, state, detail)
+
+    def ask_to_stop(self) -> None:
+        """Asks the process to end its task at a clean place."""
+        self._process.terminate()
+
+    def end(self) -> None:
+        """Ends the process, by force if it is still at work."""
+        if self.is_busy:
+            self._process.kill()
+        self.connection.close()
+        self._process.join()
+
+    def _cause_of_death(self) -> str:
+        self._process.join()
+        code = self._process.exitcode or 0
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        return f"its process {how} (out of memory?); the same command goes on with it"
 
 
-def _start_worker(places: Any, asked: Any) -> None:
-    global _asked
-    _asked = asked
+def _serve(connection: Connection, work: Work, place: int, log: Path) -> None:
+    """What a process does: one task after the other, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
+    line = Line(connection)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     if hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {allowed[places.get() % len(allowed)]})
+        os.sched_setaffinity(0, {allowed[place % len(allowed)]})
+    if not jax.config.values["jax_platforms"]:
+        jax.config.update("jax_platforms", "cpu")  # many small processes do not share one accelerator well
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    while not line.should_stop():
+        try:
+            task = connection.recv()
+        except EOFError:
+            return
+        connection.send(_attempt(work, task, line))
+
+
+def _attempt(work: Work, task: Any, line: Line) -> tuple[str, str | None]:
+    try:
+        return ("finished" if not line.should_stop() and work(task, line) else "stopped"), None
+    except (UsageError, RunError) as error:
+        return "failed", " ".join(str(error).split())
+    except Exception as error:
+        traceback.print_exc()
+        return "failed", f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _die_with_parent() -> None:
@@ -72,7 +192,3 @@ def _die_with_parent() -> None:
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])
         os._exit(1)
-
-
-def _call(work: Callable[[Task, Callable[[], bool]], bool], task: Task) -> bool:
-    return not _asked.is_set() and work(task, _asked.is_set)

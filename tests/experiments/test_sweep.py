@@ -1,12 +1,16 @@
 """Independent work in worker processes: all of it, errors and all, until someone asks to stop."""
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-from paramnoise.experiments.sweep import cores, run_all
+import pytest
+
+from paramnoise.experiments.sweep import Event, Line, cores, run_all
 from paramnoise.training.display import StopFlag
+from paramnoise.validation import RunError
 
 
 class Task(NamedTuple):
@@ -16,61 +20,110 @@ class Task(NamedTuple):
     name: str
 
 
-def leave_a_trace(task: Task, should_stop) -> bool:
-    if task.name.startswith("bad"):
-        raise ValueError(f"{task.name} cannot be done")
-    assert not should_stop()
+def do(task: Task, line: Line) -> bool:
+    """Does what its name says."""
+    assert not line.should_stop()
     (task.folder / task.name).write_text(str(os.getpid()))
-    return True
-
-
-def end_or_wait(task: Task, should_stop) -> bool:
-    """Ends at once if it is called so, else works until it is asked to stop."""
-    (task.folder / task.name).touch()
-    while task.name != "quick":
-        if should_stop():
-            return False
+    kind = task.name.split("-")[0]
+    if kind == "diverge":
+        raise RunError("loss is nan\nby step 7")
+    if kind == "bug":
+        print("said before")
+        raise ValueError("no such thing")
+    if kind in ("kill", "term"):
+        os.kill(os.getpid(), signal.SIGKILL if kind == "kill" else signal.SIGTERM)
+    if kind == "report":
+        line.report(lambda: "half done")
+        line.report(lambda: "too soon")
+    while kind == "wait" and not line.should_stop():
         time.sleep(0.01)
-    return True
+    return not line.should_stop()
 
 
-def tasks(folder: Path, *names: str) -> list[Task]:
-    return [Task(folder, name) for name in names]
+def sweep(folder: Path, *names: str, workers: int = 2, stop: StopFlag | None = None):
+    tasks = [Task(folder, name) for name in names]
+    return run_all(do, tasks, workers, StopFlag() if stop is None else stop, folder / "logs" / "log")
 
 
-def test_every_task_is_run_in_another_process_and_yielded(tmp_path):
-    todo = tasks(tmp_path, *"abcde")
-    ended = dict(run_all(leave_a_trace, todo, 2, StopFlag()))
-    assert ended == dict.fromkeys(todo)
-    processes = {int((tmp_path / name).read_text()) for name in "abcde"}
-    assert 1 <= len(processes) <= 2
-    assert os.getpid() not in processes
-
-
-def test_a_failing_task_is_yielded_with_its_error_and_the_others_go_on(tmp_path):
-    todo = tasks(tmp_path, "bad-1", "a", "bad-2", "b")
-    ended = dict(run_all(leave_a_trace, todo, 2, StopFlag()))
-    assert set(ended) == set(todo)
-    assert {task.name: str(error) for task, error in ended.items() if error is not None} == {
-        "bad-1": "bad-1 cannot be done",
-        "bad-2": "bad-2 cannot be done",
+def ends(events: list[Event]) -> dict[str, tuple[str, str | None]]:
+    """How each task ended."""
+    return {
+        event.task.name: (event.state, event.detail) for event in events if event.state not in ("started", "progress")
     }
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory) -> tuple[Path, list[Event]]:
+    folder = tmp_path_factory.mktemp("mixed")
+    return folder, list(sweep(folder, "a", "kill-1", "diverge", "term", "b", "bug", "kill-2", "report", "c"))
+
+
+def test_every_task_is_run_in_another_process(mixed):
+    folder, events = mixed
+    assert {name for name, (state, _) in ends(events).items() if state == "finished"} == {"a", "b", "c", "report"}
+    assert str(os.getpid()) not in {(folder / name).read_text() for name in "abc"}
+
+
+def test_tasks_are_started_in_their_order(mixed):
+    _, events = mixed
+    started = [event.task.name for event in events if event.state == "started"]
+    assert started == ["a", "kill-1", "diverge", "term", "b", "bug", "kill-2", "report", "c"]
+
+
+def test_an_error_is_one_line_and_the_traceback_of_a_bug_is_in_the_log(mixed):
+    folder, events = mixed
+    assert ends(events)["diverge"] == ("failed", "loss is nan by step 7")
+    assert ends(events)["bug"] == ("failed", "ValueError: no such thing")
+    log = (folder / "logs/log").read_text()
+    assert "said before" in log
+    assert "Traceback" in log
+    assert "loss is nan" not in log
+
+
+def test_a_worker_that_is_killed_costs_its_own_task_only(mixed):
+    _, events = mixed
+    for name in ("kill-1", "kill-2"):
+        state, reason = ends(events)[name]
+        assert state == "failed"
+        assert "SIGKILL" in reason
+    assert len(ends(events)) == 9
+
+
+def test_a_worker_that_someone_else_asked_to_stop_leaves_its_task_unfinished(mixed):
+    _, events = mixed
+    state, reason = ends(events)["term"]
+    assert state == "failed"
+    assert "asked to stop" in reason
+
+
+def test_reports_arrive_but_not_too_many(mixed):
+    _, events = mixed
+    assert [event.detail for event in events if event.state == "progress"] == ["half done"]
 
 
 def test_a_stop_ends_running_tasks_and_leaves_the_rest_unrun(tmp_path):
-    stop = StopFlag()
-    todo = tasks(tmp_path, "quick", "long-1", "long-2", "late-1", "late-2", "late-3", "late-4")
-    ended = []
-    for task, error in run_all(end_or_wait, todo, 2, stop):
-        ended.append((task.name, error))
-        stop.signal = 15
-    assert ended == [("quick", None)]
-    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith("late")]
+    stop, events = StopFlag(), []
+    for event in sweep(tmp_path, "a", "wait-1", "wait-2", "late-1", "late-2", stop=stop):
+        events.append(event)
+        if event.task.name == "wait-2":
+            stop.signal = signal.SIGTERM
+    assert ends(events) == {"a": ("finished", None), "wait-1": ("stopped", None), "wait-2": ("stopped", None)}
+    assert not list(tmp_path.glob("late*"))
 
 
-def test_without_tasks_nothing_is_started(tmp_path):
-    assert list(run_all(leave_a_trace, [], 1, StopFlag())) == []
+def test_a_sweep_that_is_given_up_leaves_no_process(tmp_path):
+    events = sweep(tmp_path, "wait", workers=1)
+    next(events)
+    while not (tmp_path / "wait").exists() or not (tmp_path / "wait").read_text():
+        time.sleep(0.05)
+    process = int((tmp_path / "wait").read_text())
+    events.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_without_tasks_nothing_happens(tmp_path):
+    assert list(sweep(tmp_path)) == []
 
 
 def test_there_is_at_least_one_core():

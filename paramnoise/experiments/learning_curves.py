@@ -1,0 +1,241 @@
+"""Figures of learning curves: noise-free return against environment steps, per task and exploration.
+
+A figure is a few lines of data. Its runs are ordinary run directories, OUT/FIGURE/ENV/EXPLORATION/seed-S, each of one
+config and one seed; a finished one is never run again.
+"""
+
+import dataclasses
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import gymnasium as gym
+
+from paramnoise.experiments.curve_results import Point
+from paramnoise.experiments.figure import Figure, Method
+from paramnoise.experiments.sweep import Line
+from paramnoise.presets import make_config
+from paramnoise.training.config import RunConfig
+from paramnoise.training.run import run
+from paramnoise.training.run_directory import RunDirectory
+from paramnoise.validation import UsageError
+
+OURS = "paramnoise/"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CurveScale:
+    """How much of a figure of learning curves to run."""
+
+    envs: tuple[str, ...]
+    """The tasks, one panel each; about the slowest first, since they are run in this order."""
+    seeds: int
+    """Seeds per task and exploration, from 0."""
+    steps: int
+    """Environment steps of a run."""
+    eval_every: int = 10_000
+    """Environment steps between noise-free evaluations."""
+    eval_episodes: int = 20
+    """Episodes of an evaluation."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CurveFigure(Figure[CurveScale]):
+    """A panel per task, a line per exploration."""
+
+    steps_per_epoch: int = 10_000
+    """Environment steps in one unit of the x axis."""
+
+
+def _scales(paper: tuple[str, ...], small: tuple[str, ...], smoke: tuple[str, ...]) -> dict[str, CurveScale]:
+    """Runs of `small` are the beginnings of those of `paper`, which goes on with them."""
+    return {
+        "smoke": CurveScale(envs=smoke, seeds=1, steps=2_000, eval_every=1_000, eval_episodes=2),
+        "small": CurveScale(envs=small, seeds=3, steps=200_000),
+        "paper": CurveScale(envs=paper, seeds=5, steps=1_000_000),
+    }
+
+
+DDPG = (
+    Method("ddpg", "none", "No noise"),
+    Method("ddpg", "gaussian", "Uncorrelated action noise"),
+    Method("ddpg", "ou", "Correlated action noise (OU)"),
+    Method("ddpg", "parameter", "Adaptive parameter noise"),
+)
+DENSE = tuple(
+    f"{name}-v4"
+    for name in (
+        "HalfCheetah",
+        "Walker2d",
+        "Hopper",
+        "Swimmer",
+        "InvertedDoublePendulum",
+        "Reacher",
+        "InvertedPendulum",
+    )
+)
+SPARSE = tuple(
+    f"{OURS}{name}-v0"
+    for name in (
+        "SwimmerGather",
+        "SparseHalfCheetah",
+        "SparseCartpoleSwingup",
+        "SparseDoublePendulum",
+        "SparseMountainCar",
+    )
+)
+FIGURES: dict[str, CurveFigure] = {
+    figure.name: figure
+    for figure in (
+        CurveFigure(
+            name="ddpg-dense",
+            paper="Figures 2 and 8",
+            methods=DDPG,
+            scales=_scales(paper=DENSE, small=DENSE[:3], smoke=(DENSE[0], DENSE[-1])),
+        ),
+        CurveFigure(
+            name="ddpg-sparse",
+            paper="Figure 5",
+            methods=DDPG,
+            scales=_scales(paper=SPARSE, small=SPARSE[2:], smoke=(SPARSE[2], SPARSE[4])),
+        ),
+    )
+}
+"""Every figure of learning curves by its name on the command line."""
+
+
+class CurveRun(NamedTuple):
+    """One run of a figure."""
+
+    figure: str
+    config: RunConfig
+    out: Path
+
+    @property
+    def name(self) -> str:
+        """The run in a line of progress, and its directory below the figure's."""
+        env, seed = self.config.env.removeprefix(OURS), self.config.seed
+        return f"{env}/{self.config.exploration.kind}/seed-{seed}"
+
+    @property
+    def directory(self) -> RunDirectory:
+        """Where it is kept."""
+        return RunDirectory(self.out / self.figure / self.name)
+
+    def is_finished(self) -> bool:
+        """Whether what is on disk covers the steps asked for."""
+        if not self.directory.exists() or (summary := self.directory.summary()) is None:
+            return False
+        return summary["status"] != "failed" and summary["steps"] >= self.config.steps
+
+    def check(self) -> None:
+        """Raises UsageError if the directory holds what this run cannot go on with."""
+        held = self.directory
+        longer = dataclasses.replace(self.config, steps=held.config().steps) if held.exists() else self.config
+        held.check(longer if self.is_finished() else self.config, resume=held.exists())
+
+    def curve(self) -> list[Point]:
+        """The evaluations so far, up to the steps asked for."""
+        config, points, before = self.config, [], 0
+        for row in self.directory.rows():
+            step = int(row["step"])
+            if before >= config.steps:
+                break
+            # A shorter run that was gone on with has a row at its end, where others have none.
+            if step // config.eval_every > before // config.eval_every or step >= config.steps:
+                value = float(row["eval_return_mean"])
+                points.append(Point(config.env, config.algorithm, config.exploration.kind, config.seed, step, value))
+            before = step
+        return points
+
+    def steps_done(self) -> int:
+        """The steps up to the last evaluation on disk."""
+        rows = self.directory.rows()
+        return min(int(rows[-1]["step"]), self.config.steps) if rows else 0
+
+
+def grid(figure: CurveFigure, scale: CurveScale, methods: Sequence[Method], out: Path) -> list[CurveRun]:
+    """All runs, task by task; the seeds of a task one after the other, so that a stopped sweep can be compared."""
+    return [
+        CurveRun(
+            figure.name,
+            make_config(
+                method.algorithm,
+                env,
+                exploration=method.exploration,
+                seed=seed,
+                steps=scale.steps,
+                eval_every=scale.eval_every,
+                eval_episodes=scale.eval_episodes,
+            ),
+            out,
+        )
+        for env in scale.envs
+        for seed in range(scale.seeds)
+        for method in methods
+    ]
+
+
+def find_env(figure: CurveFigure, name: str) -> str:
+    """The id of a task, from its id or its short name, or of any other environment that Gymnasium knows."""
+    known = figure.scales["paper"].envs
+    for env in known:
+        if name in (env, env.removeprefix(OURS), short_name(env)):
+            return env
+    if name in gym.registry:
+        return name
+    raise UsageError(
+        f"unknown environment {name!r}: choose from {', '.join(map(short_name, known))}, "
+        "or give an id that `paramnoise envs` lists"
+    )
+
+
+def short_name(env: str) -> str:
+    """A task's name without namespace and version."""
+    return env.rpartition("/")[2].rpartition("-v")[0]
+
+
+def longest_first(runs: Iterable[CurveRun]) -> list[CurveRun]:
+    """Runs by the steps that are left; among equals the order stays."""
+    return sorted(runs, key=lambda each: each.steps_done() - each.config.steps)
+
+
+def train(each: CurveRun, line: Line) -> bool:
+    """What a worker does with a run: it begins it or goes on with it, and returns whether it came to the end."""
+    directory = each.directory
+    summary = run(each.config, directory.path, resume=directory.exists(), watcher=_Reporter(line))
+    return summary["status"] == "finished"
+
+
+class Progress(NamedTuple):
+    """How far a run is, as its worker tells it."""
+
+    step: int
+    value: float | None
+    """The return of the last evaluation; None before the first."""
+    steps_per_second: float
+
+
+class _Reporter:
+    """Follows a run in a worker, and passes on what it hears."""
+
+    signal = None
+
+    def __init__(self, line: Line):
+        self._value: float | None = None
+        self._first: tuple[int, float] | None = None
+        self._report = line.report
+        self.should_stop = line.should_stop
+
+    def on_step(self, step: int) -> None:
+        if self._first is None:
+            self._first = (step, time.monotonic())  # from here, so that compilation does not count
+        self._report(lambda: self._progress(step))
+
+    def on_row(self, row: dict[str, float]) -> None:
+        self._value = row["eval_return_mean"]
+
+    def _progress(self, step: int) -> Progress:
+        first, started = self._first or (step, 0.0)
+        return Progress(step, self._value, (step - first) / max(time.monotonic() - started, 1e-6))

@@ -1,0 +1,260 @@
+"""What `paramnoise reproduce` and `paramnoise plot` do."""
+
+import dataclasses
+import importlib.util
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from paramnoise.agents import ALGORITHMS
+from paramnoise.commands import INTERRUPTED, use_compilation_cache
+from paramnoise.envs import env_factory
+from paramnoise.experiments import chain as chain_figure
+from paramnoise.experiments import learning_curves
+from paramnoise.experiments.chain import CHAIN, Cell
+from paramnoise.experiments.curve_results import Point, finals, read_results, write_results
+from paramnoise.experiments.learning_curves import OURS, CurveFigure, CurveRun
+from paramnoise.experiments.sweep import Line, cores, run_all
+from paramnoise.experiments.sweep_display import sweep_display
+from paramnoise.training.display import bar, stop_on_signals
+from paramnoise.validation import UsageError, choose, require
+
+LOG = "workers.log"
+"""Below a figure's directory: what its worker processes print, such as warnings and tracebacks."""
+
+
+def chain(
+    scale: str,
+    lengths: Sequence[int],
+    explorations: Sequence[str],
+    seeds: int | None,
+    episodes: int | None,
+    workers: int | None,
+    out: Path,
+) -> int:
+    """`paramnoise reproduce chain`."""
+    size = CHAIN.scales[scale]
+    methods = {method.exploration: method for method in CHAIN.methods}
+    chosen = [choose("exploration", name, methods) for name in dict.fromkeys(explorations)] or list(CHAIN.methods)
+    seeds = size.seeds if seeds is None else seeds
+    episodes = size.episodes if episodes is None else episodes
+    workers = cores() if workers is None else workers
+    for name, value in (("seeds", seeds), ("episodes", episodes), ("workers", workers)):
+        require(value >= 1, name, value, "at least 1")
+    grid = chain_figure.cells(sorted(set(lengths)) or size.lengths, chosen, seeds, episodes)
+    for cell in grid:
+        cell.config(0)  # a length that cannot be is an error before anything runs
+    status = _run_cells(grid, out, workers)
+    outcomes = chain_figure.collect(grid, out)
+    if not outcomes:
+        print("no run has finished yet")
+        return status
+    directory = out / CHAIN.name
+    chain_figure.write_results(outcomes, directory / "results.csv")
+    _print_medians(outcomes)
+    print(directory / "results.csv")
+    _draw_chain(outcomes, directory / "chain.png")
+    return status
+
+
+def plot_chain(out: Path) -> int:
+    """`paramnoise plot chain`."""
+    path = _results_of(CHAIN.name, out)
+    _draw_chain(chain_figure.read_results(path), path.parent / "chain.png")
+    return 0
+
+
+def curves(figure: CurveFigure, args: Any) -> int:
+    """`paramnoise reproduce` of a figure of learning curves; `args` is `cli.Reproduce`."""
+    size = figure.scales[args.scale]
+    changes = {
+        name: value
+        for name in ("seeds", "steps", "eval_every", "eval_episodes")
+        if (value := getattr(args, name)) is not None
+    }
+    workers = cores() if args.workers is None else args.workers
+    for name, value in {**changes, "workers": workers}.items():
+        require(value >= 1, name, value, "at least 1")
+    if args.envs:
+        changes["envs"] = tuple(dict.fromkeys(learning_curves.find_env(figure, name) for name in args.envs))
+    methods = {method.exploration: method for method in figure.methods}
+    chosen = [choose("exploration", name, methods) for name in dict.fromkeys(args.explorations)] or figure.methods
+    runs = learning_curves.grid(figure, dataclasses.replace(size, **changes), chosen, args.out)
+    for each in runs:
+        each.check()
+    todo = learning_curves.longest_first(each for each in runs if not each.is_finished())
+    _check_envs(todo)
+    status = _run_curves(figure, runs, todo, workers)
+    points = [point for each in runs for point in each.curve()]
+    path = args.out / figure.name / "results.csv"
+    if not points:
+        print("no run has a result yet")
+        return status
+    write_results(points, path)
+    _print_finals(points)
+    print(path)
+    _draw_curves(figure, points, path.parent)
+    return status
+
+
+def plot_curves(figure: CurveFigure, out: Path) -> int:
+    """`paramnoise plot` of a figure of learning curves."""
+    path = _results_of(figure.name, out)
+    points = read_results(path)
+    _print_finals(points)
+    _draw_curves(figure, points, path.parent)
+    return 0
+
+
+def _check_envs(runs: Sequence[CurveRun]) -> None:
+    """Raises UsageError if an environment cannot be made, or its actions do not fit, before anything runs."""
+    for config in {each.config.env: each.config for each in runs}.values():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Gymnasium warns of every version but the newest
+            env = env_factory(config.env, config.env_kwargs)()
+        algorithm = ALGORITHMS[config.algorithm]
+        algorithm.build(config.agent, config.env, env.observation_space, env.action_space)
+        env.close()
+
+
+def _run_curves(figure: CurveFigure, runs: Sequence[CurveRun], todo: Sequence[CurveRun], workers: int) -> int:
+    """Runs what is not finished; returns the exit status. results.csv grows with every run that ends."""
+    done = len(runs) - len(todo)
+    print(f"{figure.paper} ({figure.name}): {len(runs)} runs, {done} on disk, {workers} workers", flush=True)
+    if not todo:
+        return 0
+    directory = todo[0].out / figure.name
+    known = {each.name: each.curve() for each in runs}
+    with sweep_display(figure.name, runs, todo) as display, stop_on_signals() as stop:
+        for event in run_all(_train, todo, workers, stop, directory / LOG):
+            display.follow(event)
+            if event.state in ("finished", "failed", "stopped"):
+                known[event.task.name] = event.task.curve()
+                write_results((point for curve in known.values() for point in curve), directory / "results.csv")
+    for name, reason in display.failures.items():
+        print(f"{name} {reason}")
+    if stop:
+        print(f"interrupted: {display.finished} of {len(runs)} runs are finished; the same command goes on from here")
+        return INTERRUPTED + (stop.signal or 0)
+    if display.failures:
+        print(
+            f"{len(display.failures)} of {len(runs)} runs failed; the same command tries them again ({directory / LOG})"
+        )
+    return 1 if display.failures else 0
+
+
+def _train(each: CurveRun, line: Line) -> bool:
+    """What a worker process does with a run."""
+    use_compilation_cache()
+    return learning_curves.train(each, line)
+
+
+def _print_finals(points: list[Point]) -> None:
+    table = Table("task", "exploration", "steps", "median", "quartiles", "seeds", title="Noise-free return")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for final in finals(points):
+        band = final.band
+        there = f"{band.seeds if band else 0} of {final.seeds}"
+        table.add_row(
+            final.env.removeprefix(OURS),
+            final.exploration,
+            f"{final.step:,}",
+            f"{band.median:.1f}" if band else "",
+            f"{band.low:.1f} to {band.high:.1f}" if band else "",
+            str(final.seeds) if band and band.seeds == final.seeds else f"{there} so far",
+        )
+    Console().print(table)
+
+
+def _draw_curves(figure: CurveFigure, points: list[Point], directory: Path) -> None:
+    def draw(path: Path) -> None:
+        from paramnoise.experiments.plots import plot_learning_curves
+
+        plot_learning_curves(figure, points, path)
+
+    _draw(draw, directory / f"{figure.name}.png")
+
+
+def _draw_chain(outcomes: list[chain_figure.Outcome], path: Path) -> None:
+    def draw(path: Path) -> None:
+        from paramnoise.experiments.plots import plot_chain as plot
+
+        plot(outcomes, path)
+
+    _draw(draw, path)
+
+
+def _draw(draw: Callable[[Path], None], path: Path) -> None:
+    """Draws a figure; matplotlib, which is slow to import and not needed to run, is imported here at the earliest."""
+    if importlib.util.find_spec("matplotlib") is None:
+        print(f"{path} is not drawn: matplotlib is not installed (pip install matplotlib, then paramnoise plot)")
+        return
+    draw(path)
+    print(path)
+
+
+def _results_of(name: str, out: Path) -> Path:
+    path = out / name / "results.csv"
+    if not path.exists():
+        raise UsageError(f"{path} does not exist: run `paramnoise reproduce {name} --out {out}` first")
+    return path
+
+
+def _run_cells(grid: list[Cell], out: Path, workers: int) -> int:
+    """Runs what is not on disk yet; returns the exit status."""
+    total = len(grid)
+    todo = [cell for cell in grid if not all(cell.outcome(out, seed) for seed in cell.seeds)]
+    print(f"{CHAIN.paper} ({CHAIN.name}): {total} cells, {total - len(todo)} on disk, {workers} workers", flush=True)
+    failed = 0
+    work = _CellWork(out)
+    log = out / CHAIN.name / LOG
+    with bar(total, CHAIN.name, "cells") as shown, stop_on_signals() as stop:
+        done = total - len(todo)
+        shown.advance_to(done)
+        for cell, state, error in run_all(work, todo, workers, stop, log):
+            if state not in ("finished", "failed"):
+                continue
+            done += 1
+            shown.advance_to(done)
+            failed += state == "failed"
+            outcome = _describe_cell(cell, out) if state == "finished" else f"{cell.name}: failed: {error}"
+            shown.line(f"[{done}/{total}] {outcome}")
+    if stop:
+        print(f"interrupted: {done} of {total} cells are done; the same command goes on from here")
+        return INTERRUPTED + (stop.signal or 0)
+    return 1 if failed else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _CellWork:
+    """What a worker process does with a cell."""
+
+    out: Path
+
+    def __call__(self, cell: Cell, line: Line) -> bool:
+        use_compilation_cache()
+        return chain_figure.run_cell(cell, self.out, line.should_stop)
+
+
+def _describe_cell(cell: Cell, out: Path) -> str:
+    outcomes = [outcome for seed in cell.seeds if (outcome := cell.outcome(out, seed))]
+    (median,) = chain_figure.medians(outcomes)
+    return f"{cell.name}: {median.solved_seeds} of {median.seeds} seeds solved it, median {median.episodes:g} episodes"
+
+
+def _print_medians(outcomes: list[chain_figure.Outcome]) -> None:
+    labels = {method.exploration: method.label for method in CHAIN.methods}
+    table = Table("method", "N", "episodes", "solved", title="Episodes until solved (median over seeds)")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    order = list(labels)
+    for median in sorted(chain_figure.medians(outcomes), key=lambda m: (order.index(m.exploration), m.length)):
+        solved = f"{'yes' if median.solved else 'no'} ({median.solved_seeds} of {median.seeds})"
+        episodes = f"{median.episodes:g}" if median.solved else f"over {median.episodes:g}"
+        table.add_row(labels[median.exploration], str(median.length), episodes, solved)
+    Console().print(table)
