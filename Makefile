@@ -34,6 +34,7 @@ format: $(READY)
 bench: $(BENCH_READY)  ## steps per second of the loops, and of the agents against their peers
 	$(BENCH)/bin/python benchmarks/loops.py
 	$(BENCH)/bin/python benchmarks/ddpg.py
+	$(BENCH)/bin/python benchmarks/trpo.py
 
 chain: $(READY)  ## the paper's chain figure, all of it
 	$(BIN)/paramnoise reproduce chain --scale paper --out results

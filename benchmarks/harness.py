@@ -11,12 +11,12 @@ import os
 import platform
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
+import gymnasium as gym
 from rich import box
 from rich.console import Console
 from rich.progress import track
@@ -116,7 +116,7 @@ def _process(make: Contender, cores: set[int]) -> Iterator[Connection]:
 def _serve(make: Contender, cores: set[int], asked: Connection) -> None:
     """Answers each number of steps with a rate, until nobody asks any more."""
     os.sched_setaffinity(0, cores)  # first: libraries size their thread pools by it when they are loaded
-    warnings.simplefilter("ignore")  # the advice on old ids, once per process
+    gym.logger.min_level = gym.logger.ERROR  # no advice on old ids from every process
     window = make()
     with contextlib.suppress(EOFError):
         while True:
