@@ -1,0 +1,44 @@
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+
+from harness import Plan, Window, measure, ratio_table
+
+CORE = {min(os.sched_getaffinity(0))}
+
+
+def scribe(path: Path, name: str) -> Window:
+    """A contender that notes who was asked, for how many steps, and on how many cores."""
+
+    def window(steps: int) -> int:
+        with path.open("a") as file:
+            file.write(f"{name}:{steps}:{len(os.sched_getaffinity(0))} ")
+        return steps
+
+    return window
+
+
+def broken() -> Window:
+    raise RuntimeError("no such library")
+
+
+def test_contenders_warm_up_and_then_take_turns_on_the_cores_they_were_given(tmp_path: Path):
+    notes = tmp_path / "notes"
+    rates = measure({name: partial(scribe, notes, name) for name in "ab"}, Plan(5, 3, 2), CORE)
+    assert notes.read_text().split() == ["a:3:1", "b:3:1", "a:5:1", "b:5:1", "a:5:1", "b:5:1"]
+    assert [len(values) for values in rates.values()] == [2, 2]
+
+
+def test_a_contender_that_fails_ends_the_run_and_is_named():
+    with pytest.raises(SystemExit, match="the broken one ended early"):
+        measure({"the broken one": broken}, Plan(1, 1, 1), CORE)
+
+
+def test_a_ratio_is_taken_round_by_round():
+    table = ratio_table({"one core": {"a": [2.0, 30.0, 8.0], "b": [1.0, 10.0, 2.0]}}, [("a", "b")])
+    assert list(table.columns[1].cells) == ["3.00 (2.00 to 4.00)"]
