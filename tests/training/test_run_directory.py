@@ -192,3 +192,36 @@ def test_a_config_survives_json(original):
 def test_json_that_is_no_config_is_refused(change):
     with pytest.raises(UsageError):
         RunConfig.from_json({**config().to_json(), **change})
+
+
+@pytest.mark.parametrize("kept", range(0, 200, 7))
+def test_a_row_that_was_cut_short_by_a_kill_is_no_row(held, kept):
+    whole = (held.path / "progress.csv").read_text()
+    held.append(row(120, sigma=0.02))
+    longer = (held.path / "progress.csv").read_text()
+    (held.path / "progress.csv").write_text(longer[: min(len(whole) + kept, len(longer) - 1)])
+    assert [r["step"] for r in held.rows()] == ["50"]
+    held.forget_after(120)
+    assert (held.path / "progress.csv").read_text() == whole
+    held.append(row(120, sigma=0.02))
+    assert (held.path / "progress.csv").read_text() == longer
+
+
+def test_a_header_that_was_cut_short_is_written_anew(held):
+    whole = (held.path / "progress.csv").read_text()
+    (held.path / "progress.csv").write_text("step,epis")
+    held.forget_after(120)
+    held.append(row(50))
+    assert (held.path / "progress.csv").read_text() == whole
+
+
+def test_a_resumed_run_has_no_summary_until_it_ends(held):
+    held.forget_after(50)
+    assert held.summary() is None
+    assert len(held.rows()) == 1
+
+
+def test_a_directory_whose_first_start_was_killed_is_taken(tmp_path):
+    (tmp_path / ".config.json.tmp").write_text("{")
+    RunDirectory(tmp_path).claim(config(), resume=False)
+    assert RunDirectory(tmp_path).config() == config()
