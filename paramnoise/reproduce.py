@@ -3,7 +3,7 @@
 import dataclasses
 import importlib.util
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from paramnoise.validation import UsageError, choose, require
 
 LOG = "workers.log"
 """Below a figure's directory: what its worker processes print, such as warnings and tracebacks."""
+
+NOT_DRAWN = "no figure, since matplotlib is not installed: pip install matplotlib, then draw it with paramnoise plot"
 
 
 def chain(
@@ -57,48 +59,59 @@ def chain(
     chain_figure.write_results(outcomes, directory / "results.csv")
     _print_medians(outcomes)
     print(directory / "results.csv")
-    _draw_chain(outcomes, directory / "chain.png")
+    if _can_draw():
+        _draw_chain(outcomes, directory)
+    else:
+        print(NOT_DRAWN)
     return status
 
 
 def plot_chain(out: Path) -> int:
     """`paramnoise plot chain`."""
     path = _results_of(CHAIN.name, out)
-    _draw_chain(chain_figure.read_results(path), path.parent / "chain.png")
+    _draw_chain(chain_figure.read_results(path), path.parent)
     return 0
 
 
 def curves(figure: CurveFigure, args: Any) -> int:
     """`paramnoise reproduce` of a figure of learning curves; `args` is `cli.Reproduce`."""
-    size = figure.scales[args.scale]
-    changes = {
-        name: value
-        for name in ("seeds", "steps", "eval_every", "eval_episodes")
-        if (value := getattr(args, name)) is not None
-    }
     workers = cores() if args.workers is None else args.workers
-    for name, value in {**changes, "workers": workers}.items():
-        require(value >= 1, name, value, "at least 1")
-    if args.envs:
-        changes["envs"] = tuple(dict.fromkeys(learning_curves.find_env(figure, name) for name in args.envs))
-    methods = {method.exploration: method for method in figure.methods}
-    chosen = [choose("exploration", name, methods) for name in dict.fromkeys(args.explorations)] or figure.methods
-    runs = learning_curves.grid(figure, dataclasses.replace(size, **changes), chosen, args.out)
+    require(workers >= 1, "workers", workers, "at least 1")
+    runs = _asked_for(figure, args)
     for each in runs:
         each.check()
     todo = learning_curves.longest_first(each for each in runs if not each.is_finished())
     _check_envs(todo)
     status = _run_curves(figure, runs, todo, workers)
     points = [point for each in runs for point in each.curve()]
-    path = args.out / figure.name / "results.csv"
     if not points:
         print("no run has a result yet")
         return status
+    path = args.out / figure.name / "results.csv"
     write_results(points, path)
     _print_finals(points)
+    if unfinished := sum(not each.is_finished() for each in runs):
+        print(f"{unfinished} of {len(runs)} runs are not finished; the results hold what there is of them")
     print(path)
-    _draw_curves(figure, points, path.parent)
+    if _can_draw():
+        _draw_curves(figure, points, path.parent)
+    else:
+        print(NOT_DRAWN)
     return status
+
+
+def _asked_for(figure: CurveFigure, args: Any) -> list[CurveRun]:
+    """The runs of a scale of the figure, with what the arguments put in its place."""
+    changes: dict[str, Any] = {}
+    for name in ("seeds", "steps", "eval_every", "eval_episodes"):
+        if (value := getattr(args, name)) is not None:
+            require(value >= 1, name, value, "at least 1")
+            changes[name] = value
+    if args.envs:
+        changes["envs"] = tuple(dict.fromkeys(learning_curves.find_env(name) for name in args.envs))
+    methods = {method.exploration: method for method in figure.methods}
+    chosen = [choose("exploration", name, methods) for name in dict.fromkeys(args.explorations)] or figure.methods
+    return learning_curves.grid(figure, dataclasses.replace(figure.scales[args.scale], **changes), chosen, args.out)
 
 
 def plot_curves(figure: CurveFigure, out: Path) -> int:
@@ -172,36 +185,31 @@ def _print_finals(points: list[Point]) -> None:
 
 
 def _draw_curves(figure: CurveFigure, points: list[Point], directory: Path) -> None:
-    def draw(path: Path) -> None:
-        from paramnoise.experiments.plots import plot_learning_curves
+    from paramnoise.experiments.plots import plot_learning_curves
 
-        plot_learning_curves(figure, points, path)
-
-    _draw(draw, directory / f"{figure.name}.png")
-
-
-def _draw_chain(outcomes: list[chain_figure.Outcome], path: Path) -> None:
-    def draw(path: Path) -> None:
-        from paramnoise.experiments.plots import plot_chain as plot
-
-        plot(outcomes, path)
-
-    _draw(draw, path)
-
-
-def _draw(draw: Callable[[Path], None], path: Path) -> None:
-    """Draws a figure; matplotlib, which is slow to import and not needed to run, is imported here at the earliest."""
-    if importlib.util.find_spec("matplotlib") is None:
-        print(f"{path} is not drawn: matplotlib is not installed (pip install matplotlib, then paramnoise plot)")
-        return
-    draw(path)
+    path = directory / f"{figure.name}.png"
+    plot_learning_curves(figure, points, path)
     print(path)
+
+
+def _draw_chain(outcomes: list[chain_figure.Outcome], directory: Path) -> None:
+    from paramnoise.experiments.plots import plot_chain as draw
+
+    draw(outcomes, directory / "chain.png")
+    print(directory / "chain.png")
+
+
+def _can_draw() -> bool:
+    """Whether matplotlib is there; it is slow to import, and to run a figure on another machine it is not needed."""
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def _results_of(name: str, out: Path) -> Path:
     path = out / name / "results.csv"
     if not path.exists():
         raise UsageError(f"{path} does not exist: run `paramnoise reproduce {name} --out {out}` first")
+    if not _can_draw():
+        raise UsageError(NOT_DRAWN)
     return path
 
 

@@ -48,10 +48,12 @@ class CurveFigure(Figure[CurveScale]):
     """Environment steps in one unit of the x axis."""
 
 
-def _scales(paper: tuple[str, ...], small: tuple[str, ...], smoke: tuple[str, ...]) -> dict[str, CurveScale]:
+def _scales(
+    paper: tuple[str, ...], small: tuple[str, ...], smoke: tuple[str, ...], smoke_steps: int
+) -> dict[str, CurveScale]:
     """Runs of `small` are the beginnings of those of `paper`, which goes on with them."""
     return {
-        "smoke": CurveScale(envs=smoke, seeds=1, steps=2_000, eval_every=1_000, eval_episodes=2),
+        "smoke": CurveScale(envs=smoke, seeds=1, steps=smoke_steps, eval_every=smoke_steps // 2, eval_episodes=2),
         "small": CurveScale(envs=small, seeds=3, steps=200_000),
         "paper": CurveScale(envs=paper, seeds=5, steps=1_000_000),
     }
@@ -62,6 +64,10 @@ DDPG = (
     Method("ddpg", "gaussian", "Uncorrelated action noise"),
     Method("ddpg", "ou", "Correlated action noise (OU)"),
     Method("ddpg", "parameter", "Adaptive parameter noise"),
+)
+TRPO = (
+    Method("trpo", "none", "Action noise of the policy alone"),
+    Method("trpo", "parameter", "Parameter noise"),
 )
 DENSE = tuple(
     f"{name}-v4"
@@ -92,13 +98,27 @@ FIGURES: dict[str, CurveFigure] = {
             name="ddpg-dense",
             paper="Figures 2 and 8",
             methods=DDPG,
-            scales=_scales(paper=DENSE, small=DENSE[:3], smoke=(DENSE[0], DENSE[-1])),
+            scales=_scales(paper=DENSE, small=DENSE[:3], smoke=(DENSE[0], DENSE[-1]), smoke_steps=2_000),
         ),
         CurveFigure(
             name="ddpg-sparse",
             paper="Figure 5",
             methods=DDPG,
-            scales=_scales(paper=SPARSE, small=SPARSE[2:], smoke=(SPARSE[2], SPARSE[4])),
+            scales=_scales(paper=SPARSE, small=SPARSE[2:], smoke=(SPARSE[2], SPARSE[4]), smoke_steps=2_000),
+        ),
+        CurveFigure(
+            name="trpo-dense",
+            paper="Figure 3",
+            methods=TRPO,
+            scales=_scales(paper=DENSE[:3], small=DENSE[:3], smoke=(DENSE[0], DENSE[-1]), smoke_steps=10_000),
+            steps_per_epoch=5_000,
+        ),
+        CurveFigure(
+            name="trpo-sparse",
+            paper="Figure 9",
+            methods=TRPO,
+            scales=_scales(paper=SPARSE[2:], small=SPARSE[2:], smoke=(SPARSE[2], SPARSE[4]), smoke_steps=10_000),
+            steps_per_epoch=5_000,
         ),
     )
 }
@@ -177,9 +197,9 @@ def grid(figure: CurveFigure, scale: CurveScale, methods: Sequence[Method], out:
     ]
 
 
-def find_env(figure: CurveFigure, name: str) -> str:
-    """The id of a task, from its id or its short name, or of any other environment that Gymnasium knows."""
-    known = figure.scales["paper"].envs
+def find_env(name: str) -> str:
+    """The id of one of the paper's tasks, from its id or short name, or of any environment that Gymnasium knows."""
+    known = (*DENSE, *SPARSE)
     for env in known:
         if name in (env, env.removeprefix(OURS), short_name(env)):
             return env
