@@ -1,7 +1,7 @@
 """Exploration by parameter space noise (Plappert et al., ICLR 2018)."""
 
 from paramnoise import noise
-from paramnoise.api import DDPG, DQN, Agent, BootstrappedDQN, Evaluation, load
+from paramnoise.api import DDPG, DQN, TRPO, Agent, BootstrappedDQN, Evaluation, load
 from paramnoise.exploration import (
     BootstrapHead,
     EpsilonGreedy,
@@ -11,6 +11,7 @@ from paramnoise.exploration import (
     OrnsteinUhlenbeck,
     ParameterNoise,
 )
+from paramnoise.on_policy_noise import OnPolicyParameterNoise
 from paramnoise.validation import UsageError
 
 __version__ = "0.1.0"
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DDPG",
     "DQN",
+    "TRPO",
     "Agent",
     "BootstrapHead",
     "BootstrappedDQN",
@@ -26,6 +28,7 @@ __all__ = [
     "Exploration",
     "Gaussian",
     "NoNoise",
+    "OnPolicyParameterNoise",
     "OrnsteinUhlenbeck",
     "ParameterNoise",
     "UsageError",

@@ -178,7 +178,13 @@ class DDPG(Agent):
     algorithm = "ddpg"
 
 
-AGENTS: dict[str, type[Agent]] = {cls.algorithm: cls for cls in (DQN, BootstrappedDQN, DDPG)}
+class TRPO(Agent):
+    """TRPO for continuous or discrete actions; explores by `OnPolicyParameterNoise` unless told otherwise."""
+
+    algorithm = "trpo"
+
+
+AGENTS: dict[str, type[Agent]] = {cls.algorithm: cls for cls in (DQN, BootstrappedDQN, DDPG, TRPO)}
 
 
 def load(path: str | Path, env: EnvLike | None = None) -> Agent:

@@ -1,7 +1,8 @@
 """Exploration: how a policy is turned into behaviour, per environment and per episode.
 
 Every strategy is a frozen config with the same four pure functions over a state: `init`, `begin_episode`, `act`,
-`adapt`. None of them knows a learner; the learners know none of them.
+`adapt`. None of them knows a learner; the learners know none of them. Parameter noise for on-policy learners is in
+`on_policy_noise`.
 """
 
 import dataclasses
@@ -14,51 +15,9 @@ import optax
 from jax import Array
 
 from paramnoise import noise
-from paramnoise.policies import DeterministicPolicy, GreedyPolicy, Policy, StochasticPolicy, VotingPolicy
+from paramnoise.policies import DeterministicPolicy, GreedyPolicy, Policy, VotingPolicy
+from paramnoise.strategy import Exploration, NoNoise
 from paramnoise.validation import require
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Exploration:
-    """The interface, and its simplest case: act on the clean policy, without state."""
-
-    kind: ClassVar[str] = "none"
-    """The name on the command line and in results."""
-    policies: ClassVar[tuple[type, ...]] = (GreedyPolicy, VotingPolicy, DeterministicPolicy)
-    """The types of policy that the strategy can act on."""
-    adapt_every: ClassVar[int] = 0
-    """Environment steps between two calls of `adapt`; 0: never."""
-
-    def init(self, policy: Policy, obs: Array) -> Any:
-        """The state before the first `begin_episode`; only the shape of `obs`, [num_envs, ...], matters."""
-        return ()
-
-    def begin_episode(self, key: Array, state: Any, policy: Policy, starts: Array, step: Array) -> Any:
-        """Prepares the environments in which an episode starts (bool[num_envs]) and leaves the others alone."""
-        return state
-
-    def act(self, key: Array, state: Any, policy: Policy, obs: Array, step: Array) -> tuple[Any, Array]:
-        """Chooses the action to execute for each environment's observation, [num_envs, ...]."""
-        values = jax.vmap(policy)(obs)
-        return state, policy.random(key, values) if isinstance(policy, StochasticPolicy) else _greedy(policy, values)
-
-    def adapt(self, key: Array, state: Any, policy: Policy, obs: Array, step: Array) -> Any:
-        """Adapts the strategy on a batch of replayed observations."""
-        return state
-
-    def offsets(self, state: Any) -> Array | None:
-        """On-policy: what each environment's behaviour adds to the flat parameters, [num_envs, parameters], if any."""
-        return None
-
-    def report(self, state: Any, step: Array) -> dict[str, Array]:
-        """What a log should show."""
-        return {}
-
-
-class NoNoise(Exploration):
-    """The policy alone: its noise-free action, or a draw from it if it is stochastic."""
-
-    policies: ClassVar[tuple[type, ...]] = (*Exploration.policies, StochasticPolicy)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,7 +39,7 @@ class EpsilonGreedy(Exploration):
 
     def act(self, key: Array, state: Any, policy: Policy, obs: Array, step: Array) -> tuple[Any, Array]:
         values = jax.vmap(policy)(obs)
-        return state, _mix_in_random(key, policy, values, _greedy(policy, values), _epsilon(self, step))
+        return state, _mix_in_random(key, policy, values, jax.vmap(policy.greedy)(values), _epsilon(self, step))
 
     def report(self, state: Any, step: Array) -> dict[str, Array]:
         return {"epsilon": _epsilon(self, step)}
@@ -234,7 +193,7 @@ class ParameterNoise(Exploration):
             renew = lambda s: self.begin_episode(age_key, s, policy, old, step)  # noqa: E731
             state = jax.lax.cond(jnp.any(old), renew, lambda s: s, state)
         values = eqx.filter_vmap(lambda perturbed, o: perturbed(o))(state.policies, obs)
-        actions = _greedy(policy, values)
+        actions = jax.vmap(policy.greedy)(values)
         if self.epsilon > 0:
             actions = _mix_in_random(key, policy, values, actions, self.epsilon)
         return state._replace(age=state.age + 1), actions
@@ -277,10 +236,6 @@ EXPLORATIONS: dict[str, type[Exploration]] = {
     cls.kind: cls for cls in (NoNoise, EpsilonGreedy, Gaussian, OrnsteinUhlenbeck, BootstrapHead, ParameterNoise)
 }
 """Every strategy by its name on the command line."""
-
-
-def _greedy(policy: Policy, values: Array) -> Array:
-    return jax.vmap(policy.greedy)(values)
 
 
 def _mix_in_random(key: Array, policy: Policy, values: Array, actions: Array, epsilon: Array | float) -> Array:

@@ -6,13 +6,12 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.flatten_util import ravel_pytree
 
 from paramnoise import noise
-from paramnoise.exploration import Exploration, NoNoise
 from paramnoise.noise.natural import SCALINGS
 from paramnoise.noise.perturbation import Where
-from paramnoise.policies import Policy, StochasticPolicy
+from paramnoise.policies import Policy, StochasticPolicy, no_offsets, sample_actions
+from paramnoise.strategy import Exploration, NoNoise
 from paramnoise.validation import require
 
 
@@ -82,10 +81,10 @@ class OnPolicyParameterNoise(Exploration):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
 
     def init(self, policy: Policy, obs: Array) -> OnPolicyNoiseState:
-        size = ravel_pytree(policy)[0].size
+        assert isinstance(policy, StochasticPolicy)
         none = jnp.int32(0)
         return OnPolicyNoiseState(
-            offsets=jnp.zeros((obs.shape[0], size)),
+            offsets=no_offsets(policy, obs.shape[0]),
             obs=jnp.zeros((self.max_states, *obs.shape[1:]), obs.dtype),
             has_obs=jnp.bool_(False),
             scale=noise.initial_scale(self.sigma),
@@ -136,8 +135,7 @@ class OnPolicyParameterNoise(Exploration):
         self, key: Array, state: OnPolicyNoiseState, policy: Policy, obs: Array, step: Array
     ) -> tuple[OnPolicyNoiseState, Array]:
         assert isinstance(policy, StochasticPolicy)
-        values = jax.vmap(lambda offset, o: noise.displace(policy, offset)(o))(state.offsets, obs)
-        return state, policy.random(key, values)
+        return state, sample_actions(key, policy, state.offsets, obs)
 
     def adapt(
         self, key: Array, state: OnPolicyNoiseState, policy: Policy, obs: Array, step: Array

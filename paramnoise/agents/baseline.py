@@ -75,8 +75,8 @@ def standardise(values: Array) -> Array:
 def explained_variance(predictions: Array, returns: Array) -> Array:
     """The part of the returns' variance that the predictions explain; at most 1; 0 if there is nothing to explain."""
     variance = jnp.var(returns)
-    unexplained = jnp.var(returns - predictions) / jnp.where(variance > 0, variance, 1.0)
-    return jnp.where(variance > 0, 1.0 - unexplained, 0.0)
+    unexplained = jnp.var(returns - predictions) / jnp.where(variance == 0, 1.0, variance)
+    return jnp.where(variance == 0, 0.0, 1.0 - unexplained)
 
 
 def _accumulate(now: Array, factor: Array) -> Array:

@@ -16,7 +16,8 @@ from jax.flatten_util import ravel_pytree
 
 from paramnoise.agents.trpo import OnPolicyLearner, Report, Rollout
 from paramnoise.envs.vector import VectorEnv
-from paramnoise.exploration import Exploration
+from paramnoise.exploration import NoNoise
+from paramnoise.on_policy_noise import OnPolicyParameterNoise
 from paramnoise.policies import StochasticPolicy
 from paramnoise.training.core import ACT, ADAPT, BEGIN, INIT
 from paramnoise.training.host import EVALUATION_STREAM, evaluate
@@ -40,7 +41,7 @@ class OnPolicyLoop:
     def __init__(
         self,
         learner: OnPolicyLearner,
-        exploration: Exploration,
+        exploration: NoNoise | OnPolicyParameterNoise,
         make_env: Callable[[], gym.Env],
         *,
         seed: int = 0,
@@ -179,8 +180,8 @@ class OnPolicyLoop:
                 self._leaves[self._exploration] = self._begin(
                     self._explored, self._policy, self._key, step, self._starts
                 )
-            offsets = self.exploration.offsets(self.state.exploration)
-            self._batch.begin_segments(begins, None if offsets is None else np.asarray(offsets))
+            explored = jax.tree.unflatten(self._exploration_structure, self._explored)
+            self._batch.begin_segments(begins, np.asarray(self.exploration.offsets(explored)))
         actions = np.asarray(self._act(self._explored, self._policy, self._key, step, self._obs))
         after = self._envs.step(np.clip(actions, -1.0, 1.0) if self._is_continuous else actions)
         self._batch.add(self._obs, actions, after)

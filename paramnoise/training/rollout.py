@@ -41,10 +41,10 @@ class RolloutBuffer:
         """Whether the batch is complete."""
         return self._filled == self._steps
 
-    def begin_segments(self, begins: np.ndarray, offsets: np.ndarray | None) -> None:
+    def begin_segments(self, begins: np.ndarray, offsets: np.ndarray) -> None:
         """Begins a segment in some environments (bool[environments]).
 
-        `offsets`, [environments, parameters], is what each environment's behaviour adds to the parameters; None: 0.
+        `offsets`, [environments, parameters], is what each environment's behaviour adds to the parameters.
         """
         which = np.flatnonzero(begins)
         self._segment[which] = self._num_segments + np.arange(len(which))
@@ -54,8 +54,7 @@ class RolloutBuffer:
             more = np.zeros((2 ** int(np.ceil(np.log2(1.5 * self._num_segments))), self._offsets.shape[1]), np.float32)
             more[: len(self._offsets)] = self._offsets
             self._offsets = more
-        if offsets is not None:
-            self._offsets[self._segment[which]] = offsets[which]
+        self._offsets[self._segment[which]] = offsets[which]
 
     def add(self, obs: np.ndarray, action: np.ndarray, after: VectorStep) -> None:
         """Adds a step of every environment."""

@@ -1,0 +1,66 @@
+"""The interface of exploration strategies, and the simplest one: no noise."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+from jax import Array
+
+from paramnoise.policies import (
+    DeterministicPolicy,
+    GreedyPolicy,
+    Policy,
+    StochasticPolicy,
+    VotingPolicy,
+    no_offsets,
+    sample_actions,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exploration:
+    """The interface, and its simplest case: act on the clean policy, without state."""
+
+    kind: ClassVar[str] = "none"
+    """The name on the command line and in results."""
+    policies: ClassVar[tuple[type, ...]] = (GreedyPolicy, VotingPolicy, DeterministicPolicy)
+    """The types of policy that the strategy can act on."""
+    adapt_every: ClassVar[int] = 0
+    """Environment steps between two calls of `adapt`; 0: never."""
+
+    def init(self, policy: Policy, obs: Array) -> Any:
+        """The state before the first `begin_episode`; only the shape of `obs`, [num_envs, ...], matters."""
+        return ()
+
+    def begin_episode(self, key: Array, state: Any, policy: Policy, starts: Array, step: Array) -> Any:
+        """Prepares the environments in which an episode starts (bool[num_envs]) and leaves the others alone."""
+        return state
+
+    def act(self, key: Array, state: Any, policy: Policy, obs: Array, step: Array) -> tuple[Any, Array]:
+        """Chooses the action to execute for each environment's observation, [num_envs, ...]."""
+        return state, jax.vmap(lambda o: policy.greedy(policy(o)))(obs)
+
+    def adapt(self, key: Array, state: Any, policy: Policy, obs: Array, step: Array) -> Any:
+        """Adapts the strategy on a batch of replayed observations."""
+        return state
+
+    def report(self, state: Any, step: Array) -> dict[str, Array]:
+        """What a log should show."""
+        return {}
+
+
+class NoNoise(Exploration):
+    """The policy alone: its noise-free action, or a draw from it if it is stochastic."""
+
+    policies: ClassVar[tuple[type, ...]] = (*Exploration.policies, StochasticPolicy)
+
+    def init(self, policy: Policy, obs: Array) -> Any:
+        return no_offsets(policy, obs.shape[0]) if isinstance(policy, StochasticPolicy) else ()
+
+    def act(self, key: Array, state: Any, policy: Policy, obs: Array, step: Array) -> tuple[Any, Array]:
+        if isinstance(policy, StochasticPolicy):
+            return state, sample_actions(key, policy, state, obs)
+        return super().act(key, state, policy, obs, step)
+
+    def offsets(self, state: Any) -> Array:
+        return state
