@@ -79,7 +79,14 @@ def plot_learning_curves(drawn: CurveFigure, points: list[Point], path: Path) ->
         label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     figure.tight_layout(rect=(0, 0.35 / figure.get_figheight(), 1, 1))
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=len(handles), fontsize=8, frameon=False)
+    figure.legend(
+        handles.values(),
+        handles.keys(),
+        loc="lower center",
+        ncols=min(len(handles), COLUMNS),
+        fontsize=8,
+        frameon=False,
+    )
     _save(figure, path)
 
 
