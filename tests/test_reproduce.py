@@ -18,8 +18,8 @@ from paramnoise.cli import main
 from paramnoise.experiments import learning_curves
 from paramnoise.experiments.learning_curves import FIGURES
 
-CAR = "paramnoise/SparseMountainCar-v0"
-TINY = "--scale smoke --envs SparseMountainCar --eval-every 150 --eval-episodes 1 --workers 1"
+ENV = "Pendulum-v1"  # its returns tell two policies apart after a few steps
+TINY = "--scale smoke --envs Pendulum-v1 --eval-every 150 --eval-episodes 1 --workers 1"
 # Two short runs and no parameter noise: few programs to compile.
 SWEEP = f"reproduce ddpg-sparse {TINY} --explorations none gaussian --steps 300"
 
@@ -36,7 +36,7 @@ def files(path: Path) -> dict[Path, tuple[bytes, int]]:
 
 
 def run_of(out: Path, exploration: str) -> Path:
-    return out / "ddpg-sparse/SparseMountainCar-v0" / exploration / "seed-0"
+    return out / "ddpg-sparse/Pendulum-v1" / exploration / "seed-0"
 
 
 def results(out: Path) -> str:
@@ -46,7 +46,7 @@ def results(out: Path) -> str:
 def stop_early(out: Path, exploration: str, steps: int, total: int = 300) -> None:
     """Leaves a run that was stopped after some steps."""
     figure = FIGURES["ddpg-sparse"]
-    scale = learning_curves.CurveScale(envs=(CAR,), seeds=1, steps=total, eval_every=150, eval_episodes=1)
+    scale = learning_curves.CurveScale(envs=(ENV,), seeds=1, steps=total, eval_every=150, eval_episodes=1)
     methods = [method for method in figure.methods if method.exploration == exploration]
     (each,) = learning_curves.grid(figure, scale, methods, out)
 
@@ -82,7 +82,7 @@ def test_a_sweep_leaves_a_run_directory_per_run(undisturbed):
         names = {file.name for file in run_of(out, exploration).iterdir()}
         assert names == {"config.json", "progress.csv", "summary.json", "checkpoint"}
         config = json.loads((run_of(out, exploration) / "config.json").read_text())["config"]
-        assert (config["env"], config["exploration"]["kind"], config["steps"]) == (CAR, exploration, 300)
+        assert (config["env"], config["exploration"]["kind"], config["steps"]) == (ENV, exploration, 300)
 
 
 def test_results_are_the_evaluations_of_all_runs(undisturbed):
@@ -94,7 +94,8 @@ def test_results_are_the_evaluations_of_all_runs(undisturbed):
         ("gaussian", "150"),
         ("gaussian", "300"),
     ]
-    assert {(row["env"], row["algorithm"], row["seed"]) for row in rows} == {(CAR, "ddpg", "0")}
+    assert {(row["env"], row["algorithm"], row["seed"]) for row in rows} == {(ENV, "ddpg", "0")}
+    assert len({row["return"] for row in rows}) == 4
     for exploration in ("none", "gaussian"):
         progress = list(csv.DictReader((run_of(out, exploration) / "progress.csv").read_text().splitlines()))
         own = [row["return"] for row in rows if row["exploration"] == exploration]
@@ -105,18 +106,18 @@ def test_the_figure_and_a_table_are_made(undisturbed):
     out, printed = undisturbed
     assert (out / "ddpg-sparse/ddpg-sparse.png").read_bytes().startswith(b"\x89PNG")
     assert "2 runs, 0 on disk" in printed
-    assert "[2/2] SparseMountainCar-v0/gaussian/seed-0: return" in printed
+    assert "[2/2] Pendulum-v1/gaussian/seed-0: return" in printed
     (line,) = [line for line in printed.splitlines() if "gaussian" in line and "300" in line and "to" in line]
-    assert "SparseMountainCar-v0" in line
+    assert "Pendulum-v1" in line
 
 
 def test_a_second_call_runs_nothing(undisturbed):
     out, _ = undisturbed
-    before = files(out / "ddpg-sparse/SparseMountainCar-v0")
+    before = files(out / "ddpg-sparse/Pendulum-v1")
     status, printed = call(f"{SWEEP} --out {out}")
     assert status == 0
     assert "2 runs, 2 on disk" in printed
-    assert files(out / "ddpg-sparse/SparseMountainCar-v0") == before
+    assert files(out / "ddpg-sparse/Pendulum-v1") == before
 
 
 def test_fewer_steps_are_served_from_disk(undisturbed, tmp_path):
@@ -171,7 +172,7 @@ def test_a_failed_run_is_listed_costs_no_other_and_is_tried_again(undisturbed, t
     arrays.write_bytes(whole[:-1])
     status, printed = call(f"{SWEEP} --out {tmp_path}")
     assert status == 1
-    reasons = [line for line in printed.splitlines() if line.startswith("SparseMountainCar-v0/none/seed-0 failed:")]
+    reasons = [line for line in printed.splitlines() if line.startswith("Pendulum-v1/none/seed-0 failed:")]
     assert len(reasons) == 1
     assert "damaged" in reasons[0]
     assert "1 of 2 runs failed" in printed

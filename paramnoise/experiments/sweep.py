@@ -164,7 +164,7 @@ def _serve(connection: Connection, work: Work, place: int, log: Path) -> None:
     if hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {allowed[place % len(allowed)]})
-    if not jax.config.jax_platforms:
+    if not os.environ.get("JAX_PLATFORMS"):
         jax.config.update("jax_platforms", "cpu")  # many small processes do not share one accelerator well
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(file, 1)
