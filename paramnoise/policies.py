@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from paramnoise.noise import displace, kl_distance, rms_distance
+from paramnoise.noise import kl_distance, rms_distance
 
 
 class GreedyPolicy(eqx.Module):
@@ -183,17 +183,6 @@ class CategoricalPolicy(StochasticPolicy):
 
 
 Policy = GreedyPolicy | VotingPolicy | DeterministicPolicy | StochasticPolicy
-
-
-def no_offsets(policy: StochasticPolicy, num_envs: int) -> Array:
-    """Offsets of 0 for each environment, [num_envs, parameters]."""
-    return jnp.zeros((num_envs, sum(leaf.size for leaf in jax.tree.leaves(policy))))
-
-
-def sample_actions(key: Array, policy: StochasticPolicy, offsets: Array, obs: Array) -> Array:
-    """Draws an action for each environment, whose behaviour is the policy at its parameters plus its own offset."""
-    values = jax.vmap(lambda offset, o: displace(policy, offset)(o))(offsets, obs)
-    return policy.random(key, values)
 
 
 @jax.jit
