@@ -127,8 +127,8 @@ class ParameterNoiseState(NamedTuple):
 
     policies: Any
     """The acting policy of each environment: a leading axis on every array."""
-    age: Array
-    """Steps since each environment's policy was sampled, [num_envs]."""
+    sampled_at: Array
+    """The environment step at which each environment's policy was sampled, [num_envs]."""
     scale: noise.Scale
     distance: Array
     """The last measured distance between clean and probe policy; NaN before the first."""
@@ -182,21 +182,21 @@ class ParameterNoise(Exploration):
         self, key: Array, state: ParameterNoiseState, policy: Policy, starts: Array, step: Array
     ) -> ParameterNoiseState:
         policies = noise.resample(key, state.policies, policy, state.scale.sigma, starts)
-        return state._replace(policies=policies, age=jnp.where(starts, 0, state.age))
+        return state._replace(policies=policies, sampled_at=jnp.where(starts, step, state.sampled_at))
 
     def act(
         self, key: Array, state: ParameterNoiseState, policy: Policy, obs: Array, step: Array
     ) -> tuple[ParameterNoiseState, Array]:
         if self.max_age is not None:
             key, age_key = jax.random.split(key)
-            old = state.age >= self.max_age
+            old = step - state.sampled_at >= self.max_age * obs.shape[0]  # steps are counted over all environments
             renew = lambda s: self.begin_episode(age_key, s, policy, old, step)  # noqa: E731
             state = jax.lax.cond(jnp.any(old), renew, lambda s: s, state)
         values = eqx.filter_vmap(lambda perturbed, o: perturbed(o))(state.policies, obs)
         actions = jax.vmap(policy.greedy)(values)
         if self.epsilon > 0:
             actions = _mix_in_random(key, policy, values, actions, self.epsilon)
-        return state._replace(age=state.age + 1), actions
+        return state, actions
 
     def adapt(
         self, key: Array, state: ParameterNoiseState, policy: Policy, obs: Array, step: Array

@@ -183,10 +183,10 @@ def test_environments_act_differently_on_the_same_observation():
 
 
 def test_a_start_in_one_environment_leaves_the_policies_of_the_others_alone():
-    state = begun(NOISE, CONTINUOUS, 3)._replace(age=jnp.array([4, 5, 6]))
-    after = begin_episode(NOISE, jax.random.key(2), state, CONTINUOUS, jnp.array([False, True, False]), 0)
+    state = begun(NOISE, CONTINUOUS, 3)._replace(sampled_at=jnp.array([4, 5, 6]))
+    after = begin_episode(NOISE, jax.random.key(2), state, CONTINUOUS, jnp.array([False, True, False]), 9)
     assert same_rows(state.policies, after.policies) == [True, False, True]
-    np.testing.assert_array_equal(after.age, [4, 0, 6])
+    np.testing.assert_array_equal(after.sampled_at, [4, 9, 6])
 
 
 def test_an_episode_is_perturbed_with_the_sigma_of_now():
@@ -222,10 +222,10 @@ def test_epsilon_on_top_of_the_noise_is_the_rate_of_random_actions():
 @pytest.mark.parametrize(("max_age", "kept"), [(2, [True, False]), (None, [True, True])])
 def test_a_policy_is_sampled_anew_after_its_maximum_age_and_never_without_one(max_age: int | None, kept: list[bool]):
     exploration = pn.ParameterNoise(sigma=0.5, max_age=max_age)
-    state = begun(exploration, CONTINUOUS, 2)._replace(age=jnp.array([1, 2]))
-    after, _ = act(exploration, KEY, state, CONTINUOUS, jnp.ones((2, 3)), 0)
+    state = begun(exploration, CONTINUOUS, 2)._replace(sampled_at=jnp.array([8, 6]))  # 1 and 2 steps of each ago
+    after, _ = act(exploration, KEY, state, CONTINUOUS, jnp.ones((2, 3)), 10)
     assert same_rows(state.policies, after.policies) == kept
-    np.testing.assert_array_equal(after.age, [2, 3 if kept[1] else 1])
+    np.testing.assert_array_equal(after.sampled_at, [8, 6 if kept[1] else 10])
 
 
 def test_delta_is_as_given_or_a_fifth_on_continuous_actions():

@@ -117,11 +117,21 @@ def behave(
         any_start = jax.lax.pmax(any_start.astype(jnp.int32), axis_name) > 0
     explored = jax.lax.cond(
         any_start,
-        lambda e: exploration.begin_episode(key_for(state, BEGIN), e, state.policy, starts, state.step),
+        lambda e: begin(exploration, state._replace(exploration=e), starts),
         lambda e: e,
         state.exploration,
     )
-    return exploration.act(key_for(state, ACT), explored, state.policy, obs, state.step)
+    return choose(exploration, state._replace(exploration=explored), obs)
+
+
+def begin(exploration: Exploration, state: Behaviour, starts: Array) -> Any:
+    """The state of exploration after it has prepared the environments in which an episode starts."""
+    return exploration.begin_episode(key_for(state, BEGIN), state.exploration, state.policy, starts, state.step)
+
+
+def choose(exploration: Exploration, state: Behaviour, obs: Array) -> tuple[Any, Array]:
+    """The state of exploration after, and the actions to execute."""
+    return exploration.act(key_for(state, ACT), state.exploration, state.policy, obs, state.step)
 
 
 def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: Transition) -> TrainState:

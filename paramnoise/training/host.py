@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium as gym
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -18,6 +19,8 @@ from paramnoise.envs.vector import VectorEnv
 from paramnoise.exploration import Exploration
 from paramnoise.policies import Policy, noise_free_actions
 from paramnoise.training import core
+from paramnoise.training.packing import Packing
+from paramnoise.training.replay import Replay
 from paramnoise.validation import RunError
 
 EVALUATION_STREAM = 1_000_003
@@ -62,26 +65,30 @@ class HostLoop:
         self._key = jax.random.PRNGKey(seed)  # a plain array, as are all leaves: it is saved and passed like any other
         self._pending: list[Transition] = []
         self._capacity = min(max(learner.config.train_every // num_envs, 1), MOST_PENDING)
-        self.state = jax.jit(functools.partial(core.init, learner, exploration))(self._key, self._obs)
-        self._behave = jax.jit(self._behave_on_leaves, donate_argnums=0)
-        self._learn = jax.jit(self._learn_on_leaves, donate_argnums=0)
+        state = jax.jit(functools.partial(core.init, learner, exploration))(self._key, self._obs)
+        self._learned_packing = Packing((state.learner, state.losses))
+        self._explored_packing = Packing(state.exploration)
+        self._pack = jax.jit(self._packed)
+        self._unpack = jax.jit(self._unpacked)
+        self._begin = jax.jit(self._begin_packed, donate_argnums=0)
+        self._choose = jax.jit(self._choose_packed)
+        self._learn = jax.jit(self._learn_packed, donate_argnums=(0, 1, 2))
         self._report = jax.jit(functools.partial(core.report, exploration))
+        self.state = state
 
     @property
     def state(self) -> core.TrainState:
         """The state of training, with all that happened taken in."""
         self._take_in()
-        return jax.tree.unflatten(self._structure, self._leaves)
+        learner, losses, explored = self._unpack(self._learned, self._explored)
+        return core.TrainState(learner, explored, self._replay, losses, self._key, jnp.int32(self._step_count))
 
     @state.setter
     def state(self, state: core.TrainState) -> None:
-        # Only leaves cross the compiled calls: flattening the modules of a state at each step would cost more than a
-        # train step does.
-        self._leaves, self._structure = jax.tree.flatten(state)
-        first = len(jax.tree.leaves(state.learner))
-        self._explored = slice(first, first + len(jax.tree.leaves(state.exploration)))
-        self._exploration_structure = jax.tree.structure(state.exploration)
-        self._policy, self._policy_structure = jax.tree.flatten(self.learner.policy(state.learner))
+        # Only vectors cross the compiled calls: flattening the modules of a state, or passing each of its arrays, would
+        # cost more than a train step does.
+        self._learned, self._explored = self._pack(state.learner, state.losses, state.exploration)
+        self._replay = state.replay
         self._step_count = int(state.step)
 
     @property
@@ -153,10 +160,10 @@ class HostLoop:
 
     def _step(self) -> None:
         step = np.int32(self._step_count)
-        explored, chosen = self._behave(
-            self._leaves[self._explored], self._policy, self._key, step, self._obs, self._starts
-        )
-        self._leaves[self._explored] = explored
+        if self._starts.any():
+            self._explored = self._begin(self._explored, self._learned, self._key, step, self._starts)
+        chosen, changed = self._choose(self._explored, self._learned, self._key, step, self._obs)
+        self._explored = changed or self._explored
         actions = np.asarray(chosen)
         after = self._envs.step(actions)
         happened: Any = (self._obs, actions, after.reward, after.next_obs, after.terminated)  # NumPy, as jit takes it
@@ -187,32 +194,58 @@ class HostLoop:
         padded = [*self._pending, *[self._pending[-1]] * missing]  # one shape, one program
         batches = padded[0] if self._capacity == 1 else jax.tree.map(lambda *rows: np.stack(rows), *padded)
         self._pending = []
-        self._leaves, self._policy = self._learn(self._leaves, batches, np.int32(count))
-
-    def _behave_on_leaves(
-        self, explored: list[Array], policy: list[Array], key: Array, step: Array, obs: Array, starts: Array
-    ) -> tuple[list[Array], Array]:
-        state = core.Behaviour(
-            jax.tree.unflatten(self._exploration_structure, explored),
-            jax.tree.unflatten(self._policy_structure, policy),
-            key,
-            step,
+        step = np.int32(self._step_count - count * self._envs.num_envs)
+        self._learned, self._explored, self._replay = self._learn(
+            self._learned, self._explored, self._replay, self._key, step, batches, np.int32(count)
         )
-        after, actions = core.behave(self.exploration, state, obs, starts)
-        return jax.tree.leaves(after), actions
 
-    def _learn_on_leaves(
-        self, leaves: list[Array], batches: Transition, count: Array
-    ) -> tuple[list[Array], list[Array]]:
-        def step(i: Array, state: core.TrainState) -> core.TrainState:
+    def _packed(self, learner: Any, losses: core.Losses, explored: Any) -> tuple[list[Array], list[Array]]:
+        return self._learned_packing.pack((learner, losses)), self._explored_packing.pack(explored)
+
+    def _unpacked(self, learned: list[Array], explored: list[Array]) -> tuple[Any, core.Losses, Any]:
+        return *self._learned_packing.unpack(learned), self._explored_packing.unpack(explored)
+
+    def _behaviour(self, explored: list[Array], learned: list[Array], key: Array, step: Array) -> core.Behaviour:
+        learner, _, exploration = self._unpacked(learned, explored)
+        return core.Behaviour(exploration, self.learner.policy(learner), key, step)
+
+    def _begin_packed(
+        self, explored: list[Array], learned: list[Array], key: Array, step: Array, starts: Array
+    ) -> list[Array]:
+        state = self._behaviour(explored, learned, key, step)
+        return self._explored_packing.pack(core.begin(self.exploration, state, starts))
+
+    def _choose_packed(
+        self, explored: list[Array], learned: list[Array], key: Array, step: Array, obs: Array
+    ) -> tuple[Array, list[Array]]:
+        """The actions, and the state of exploration if acting changed it."""
+        state = self._behaviour(explored, learned, key, step)
+        after, actions = core.choose(self.exploration, state, obs)
+        pairs = zip(jax.tree.leaves(after), jax.tree.leaves(state.exploration), strict=True)
+        is_same = all(new is old for new, old in pairs)
+        return actions, [] if is_same else self._explored_packing.pack(after)
+
+    def _learn_packed(
+        self,
+        learned: list[Array],
+        explored: list[Array],
+        replay: Replay,
+        key: Array,
+        step: Array,
+        batches: Transition,
+        count: Array,
+    ) -> tuple[list[Array], list[Array], Replay]:
+        learner, losses, exploration = self._unpacked(learned, explored)
+        state = core.TrainState(learner, exploration, replay, losses, key, step)
+
+        def learn(i: Array, state: core.TrainState) -> core.TrainState:
             return core.learn(self.learner, self.exploration, state, jax.tree.map(lambda rows: rows[i], batches))
 
-        state = jax.tree.unflatten(self._structure, leaves)
         if self._capacity == 1:  # an agent that trains at every step, such as DQN: no loop around its one step
             state = core.learn(self.learner, self.exploration, state, batches)
         else:
-            state = jax.lax.fori_loop(0, count, step, state)
-        return jax.tree.leaves(state), jax.tree.leaves(self.learner.policy(state.learner))
+            state = jax.lax.fori_loop(0, count, learn, state)
+        return *self._packed(state.learner, state.losses, state.exploration), state.replay
 
     def _row(self, eval_episodes: int) -> dict[str, float]:
         step = self.step
@@ -238,14 +271,20 @@ class HostLoop:
 
 def evaluate(policy: Policy, envs: VectorEnv, seed: int, max_steps: int) -> np.ndarray:
     """The return of one noise-free episode, or of its first `max_steps` steps, in each environment."""
+    leaves, structure = jax.tree.flatten(policy)
     obs = envs.restart(seed)
     returns = np.zeros(envs.num_envs)
     running = np.ones(envs.num_envs, bool)
     for _ in range(max_steps):
-        after = envs.step(np.asarray(noise_free_actions(policy, obs)))
-        returns += np.where(running, after.reward, 0.0)
+        after = envs.step(np.asarray(_noise_free(structure, leaves, obs)), where=running)
+        returns += after.reward
         running &= ~after.starts
         if not running.any():
             break
         obs = after.obs
     return returns
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _noise_free(structure: Any, leaves: list[Array], obs: Array) -> Array:
+    return noise_free_actions(jax.tree.unflatten(structure, leaves), obs)

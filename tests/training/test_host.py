@@ -58,11 +58,11 @@ def test_every_environment_has_its_own_perturbed_policy_resampled_at_its_own_epi
     run(loop, 2)
     weights = loop.state.exploration.policies.network.layers[0].weight
     assert not np.allclose(weights[0], weights[1])
-    ages = []
+    sampled = []
     for steps in (4, 6, 8, 10):
         run(loop, steps)
-        ages.append(np.asarray(loop.state.exploration.age).tolist())
-    assert ages == [[2, 2], [3, 3], [4, 4], [1, 1]]  # actions that each environment's policy has chosen
+        sampled.append(np.asarray(loop.state.exploration.sampled_at).tolist())
+    assert sampled == [[0, 0], [0, 0], [0, 0], [8, 8]]  # the steps at which their episodes began
 
 
 def test_returns_and_episodes_are_counted_over_all_environments():

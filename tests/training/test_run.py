@@ -187,7 +187,7 @@ def test_evaluation_is_that_of_the_clean_policy_on_seeds_of_its_own():
     assert row["eval_return_median"] == np.median(returns)
     clean, acting = (jax.tree.leaves(policy) for policy in (loop.policy, loop.state.exploration.policies))
     assert max(float(np.abs(a - c).max()) for a, c in zip(acting, clean, strict=True)) > 1
-    assert jax.tree.leaves(loop.state.learner.network.behaviour)[0] is clean[0]
+    np.testing.assert_array_equal(jax.tree.leaves(loop.state.learner.network.behaviour)[0], clean[0])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
