@@ -7,7 +7,14 @@ from scipy import stats
 
 from paramnoise.networks import BootstrappedQNetwork
 from paramnoise.noise import kl_distance, rms_distance
-from paramnoise.policies import DeterministicPolicy, GreedyPolicy, VotingPolicy, noise_free_actions
+from paramnoise.policies import (
+    CategoricalPolicy,
+    DeterministicPolicy,
+    GaussianPolicy,
+    GreedyPolicy,
+    VotingPolicy,
+    noise_free_actions,
+)
 
 KEY = jax.random.key(0)
 LINEAR = eqx.nn.Linear(2, 3, key=KEY)
@@ -91,3 +98,55 @@ def test_noise_free_actions_of_an_ensemble_are_voted():
     votes = [np.bincount(np.argmax(policy(o), axis=1), minlength=3) for o in obs]
     actions = np.asarray(noise_free_actions(policy, obs))
     assert all(vote[action] == vote.max() for vote, action in zip(votes, actions, strict=True))
+
+
+GAUSSIAN = GaussianPolicy(eqx.nn.Linear(2, 3, key=KEY), jnp.log(jnp.array([0.5, 1.0, 2.0])))
+CATEGORICAL = CategoricalPolicy(LINEAR)
+MEANS = jnp.array([[0.3, -2.0, 1.5], [0.0, 0.1, 0.2]])
+VALUES = jnp.stack([MEANS, jnp.broadcast_to(GAUSSIAN.log_std, (2, 3))], axis=1)  # [2, 2, 3]
+
+
+def test_a_gaussian_policy_has_the_density_and_entropy_of_scipy_s():
+    action = jnp.array([[0.1, -1.0, 3.0], [5.0, 0.0, 0.0]])
+    normal = stats.norm(np.asarray(MEANS), [0.5, 1.0, 2.0])
+    np.testing.assert_allclose(GAUSSIAN.log_probability(VALUES, action), normal.logpdf(action).sum(1), rtol=1e-5)
+    np.testing.assert_allclose(GAUSSIAN.entropy(VALUES), normal.entropy().sum(1), rtol=1e-5)
+
+
+def test_draws_of_a_gaussian_policy_have_its_moments_and_are_not_clipped():
+    draws = np.asarray(GAUSSIAN.random(KEY, jnp.broadcast_to(VALUES[0], (20_000, 2, 3))))
+    np.testing.assert_allclose(draws.mean(0), MEANS[0], atol=0.05)
+    np.testing.assert_allclose(draws.std(0), [0.5, 1.0, 2.0], rtol=0.05)
+    np.testing.assert_allclose(np.corrcoef(draws.T), np.eye(3), atol=0.05)
+
+
+def test_the_noise_free_action_of_a_gaussian_policy_is_its_mean_within_bounds():
+    np.testing.assert_allclose(GAUSSIAN.greedy(VALUES), np.clip(MEANS, -1, 1))
+    assert noise_free_actions(GAUSSIAN, jnp.ones((4, 2))).shape == (4, 3)
+
+
+def test_the_divergence_of_gaussians_is_the_mean_log_ratio_of_draws():
+    others = VALUES.at[:, 0].add(0.5).at[:, 1].add(-0.3)
+    draws = GAUSSIAN.random(KEY, jnp.broadcast_to(VALUES, (50_000, 2, 2, 3)))
+    ratios = GAUSSIAN.log_probability(VALUES, draws) - GAUSSIAN.log_probability(others, draws)
+    np.testing.assert_allclose(GAUSSIAN.divergence(VALUES, others), ratios.mean(0), rtol=0.03)
+    np.testing.assert_allclose(GAUSSIAN.divergence(VALUES, VALUES), 0, atol=1e-6)
+
+
+def test_a_categorical_policy_has_the_probabilities_of_the_softmax():
+    logits = jnp.array([[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]])
+    p, q = (np.asarray(jax.nn.softmax(x), np.float64) for x in (logits, logits[::-1]))
+    np.testing.assert_allclose(
+        CATEGORICAL.log_probability(logits, jnp.array([2, 1])), np.log([p[0, 2], p[1, 1]]), rtol=1e-5
+    )
+    np.testing.assert_allclose(CATEGORICAL.entropy(logits), stats.entropy(p, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(CATEGORICAL.divergence(logits, logits[::-1]), stats.entropy(p, q, axis=1), rtol=1e-5)
+    np.testing.assert_array_equal(CATEGORICAL.greedy(logits), [2, 0])
+    draws = np.asarray(CATEGORICAL.random(KEY, jnp.broadcast_to(logits[0], (20_000, 3))))
+    assert stats.chisquare(np.bincount(draws, minlength=3), 20_000 * p[0] / p[0].sum()).pvalue > 0.001
+
+
+def test_stochastic_policies_are_compared_by_the_kl_of_the_perturbed_one_to_the_clean_one():
+    clean, perturbed = jnp.array([[0.0, 1.0, 2.0]]), jnp.array([[3.0, 0.0, 0.0]])
+    assert CATEGORICAL.distance(clean, perturbed) == CATEGORICAL.divergence(perturbed, clean)[0]
+    assert CATEGORICAL.distance(clean, perturbed) != CATEGORICAL.distance(perturbed, clean)
