@@ -6,20 +6,21 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from paramnoise import noise
 from paramnoise.noise.natural import SCALINGS
 from paramnoise.noise.perturbation import Where
 from paramnoise.policies import Policy, StochasticPolicy
-from paramnoise.strategy import Behaviour, Exploration, NoNoise, unperturbed
+from paramnoise.strategy import Exploration, NoNoise
 from paramnoise.validation import require
 
 
 class OnPolicyNoiseState(NamedTuple):
     """All that changes in the noise of on-policy learning."""
 
-    behaviour: Behaviour
-    """Whose offsets are the noise of the episode in each environment."""
+    offsets: Array
+    """What the episode of each environment adds to the flat parameters, [num_envs, parameters]."""
     obs: Array
     """States of the batch before, which new noise is measured on, [states, ...]."""
     has_obs: Array
@@ -81,10 +82,9 @@ class OnPolicyParameterNoise(Exploration):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
 
     def init(self, policy: Policy, obs: Array) -> OnPolicyNoiseState:
-        assert isinstance(policy, StochasticPolicy)
         none = jnp.int32(0)
         return OnPolicyNoiseState(
-            behaviour=unperturbed(policy, obs.shape[0]),
+            offsets=jnp.zeros((obs.shape[0], ravel_pytree(policy)[0].size)),
             obs=jnp.zeros((self.max_states, *obs.shape[1:]), obs.dtype),
             has_obs=jnp.bool_(False),
             scale=noise.initial_scale(self.sigma),
@@ -96,8 +96,6 @@ class OnPolicyParameterNoise(Exploration):
     def begin_episode(
         self, key: Array, state: OnPolicyNoiseState, policy: Policy, starts: Array, step: Array
     ) -> OnPolicyNoiseState:
-        assert isinstance(policy, StochasticPolicy)
-
         def sample(carry: OnPolicyNoiseState, start: tuple[Array, Array, Array]) -> tuple[OnPolicyNoiseState, Array]:
             starts_here, env_key, offset = start
             drawn = lambda s: self._draw(env_key, s, policy)  # noqa: E731
@@ -106,9 +104,9 @@ class OnPolicyParameterNoise(Exploration):
             return jax.lax.cond(starts_here, fresh, lambda s: (s, offset), carry)
 
         # One environment after the other: a search under vmap would run for all of them if one episode starts.
-        rows = (starts, jax.random.split(key, starts.shape[0]), state.behaviour.offsets)
+        rows = (starts, jax.random.split(key, starts.shape[0]), state.offsets)
         after, offsets = jax.lax.scan(sample, state, rows)
-        return after._replace(behaviour=Behaviour(offsets, None).follow(policy))
+        return after._replace(offsets=offsets)
 
     def _draw(self, key: Array, state: OnPolicyNoiseState, policy: Policy) -> tuple[OnPolicyNoiseState, Array]:
         assert isinstance(policy, StochasticPolicy)
@@ -137,16 +135,15 @@ class OnPolicyParameterNoise(Exploration):
         self, key: Array, state: OnPolicyNoiseState, policy: Policy, obs: Array, step: Array
     ) -> tuple[OnPolicyNoiseState, Array]:
         assert isinstance(policy, StochasticPolicy)
-        return state, state.behaviour.sample(key, policy, obs)
+        values = jax.vmap(lambda offset, o: noise.displace(policy, offset)(o))(state.offsets, obs)
+        return state, policy.random(key, values)
 
     def adapt(
         self, key: Array, state: OnPolicyNoiseState, policy: Policy, obs: Array, step: Array
     ) -> OnPolicyNoiseState:
-        """Follows the policy, improved on a batch, takes note of the batch's states, [batch, ...], and adapts sigma."""
-        assert isinstance(policy, StochasticPolicy)
+        """Takes note of the states of a batch, [batch, ...], after the policy was improved on it; adapts sigma."""
         spread = jnp.linspace(0, obs.shape[0] - 1, self.max_states).astype(jnp.int32)
-        behaviour = state.behaviour.follow(policy)
-        state = state._replace(behaviour=behaviour, obs=obs[spread], has_obs=jnp.bool_(True))
+        state = state._replace(obs=obs[spread], has_obs=jnp.bool_(True))
         if self.scaling != "adaptive":
             return state
         clean = jax.vmap(policy)(state.obs)
@@ -162,8 +159,7 @@ class OnPolicyParameterNoise(Exploration):
         return state._replace(scale=scale, distance=distance)
 
     def offsets(self, state: OnPolicyNoiseState) -> Array:
-        """What each environment's behaviour adds to the flat parameters, as an on-policy learner needs to know."""
-        return state.behaviour.offsets
+        return state.offsets
 
     def report(self, state: OnPolicyNoiseState, step: Array) -> dict[str, Array]:
         return {

@@ -9,6 +9,7 @@ blocks is known only at run time: one compiled program serves any number of epis
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -104,3 +105,24 @@ def accumulate(
         return function(Block(row, weight, offsets[segment], place), carry)
 
     return jax.lax.fori_loop(0, -(-chunks.count // layout.block), step, start)
+
+
+class _Beside(eqx.Module):
+    """A linear layer and the offset of its parameters, applied to the input side by side."""
+
+    layer: eqx.nn.Linear
+    offset: eqx.nn.Linear
+
+    def __call__(self, x: Array) -> Array:
+        return self.layer(x) + self.offset(x)
+
+
+def beside(policy: Any, offset: Any) -> Any:
+    """The policy at its parameters plus an offset, both of the same structure.
+
+    A linear layer with the sum of two matrices is the sum of two layers. So the clean matrix stays one for all
+    segments, and what is computed with it, gradients above all, is one large product and not one for each segment.
+    """
+    is_linear = lambda node: isinstance(node, eqx.nn.Linear)  # noqa: E731
+    join = lambda node, added: _Beside(node, added) if is_linear(node) else node + added  # noqa: E731
+    return jax.tree.map(join, policy, offset, is_leaf=is_linear)

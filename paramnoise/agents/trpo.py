@@ -17,7 +17,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from paramnoise.agents import baseline
-from paramnoise.agents.segments import Block, Chunks, Layout, accumulate
+from paramnoise.agents.segments import Block, Chunks, Layout, accumulate, beside
 from paramnoise.networks import MLP
 from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient, fisher_product
 from paramnoise.policies import CategoricalPolicy, GaussianPolicy, StochasticPolicy
@@ -207,9 +207,9 @@ class Surrogate(NamedTuple):
     def outputs(self, parameters: Array, block: Block) -> Array:
         """The distribution of each row of a block, under its own episode's noise, [block, rows, ...]."""
         unflatten = ravel_pytree(self.policy)[1]
-        return jax.vmap(lambda flat, obs: jax.vmap(unflatten(flat))(obs))(
-            parameters + block.offset, self.obs[block.row]
-        )
+        clean = unflatten(parameters)
+        chunk = lambda offset, obs: jax.vmap(beside(clean, unflatten(offset)))(obs)  # noqa: E731
+        return jax.vmap(chunk)(block.offset, self.obs[block.row])
 
     def linearise(self, parameters: Array) -> tuple[Array, Array, Array]:
         """The surrogate's gradient where old and new policy are the same, and the old distributions and entropy."""

@@ -12,15 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.flatten_util import ravel_pytree
 
 from paramnoise.agents.trpo import OnPolicyLearner, Report, Rollout
 from paramnoise.envs.vector import VectorEnv
-from paramnoise.exploration import NoNoise
-from paramnoise.on_policy_noise import OnPolicyParameterNoise
 from paramnoise.policies import StochasticPolicy
+from paramnoise.strategy import Exploration
 from paramnoise.training.core import ACT, ADAPT, BEGIN, INIT
 from paramnoise.training.host import EVALUATION_STREAM, evaluate
+from paramnoise.training.host_policy import HostPolicy
 from paramnoise.training.rollout import RolloutBuffer
 from paramnoise.validation import RunError, require
 
@@ -41,7 +40,7 @@ class OnPolicyLoop:
     def __init__(
         self,
         learner: OnPolicyLearner,
-        exploration: NoNoise | OnPolicyParameterNoise,
+        exploration: Exploration,
         make_env: Callable[[], gym.Env],
         *,
         seed: int = 0,
@@ -75,12 +74,14 @@ class OnPolicyLoop:
         self._key = jax.random.PRNGKey(seed)
         self.state = jax.jit(self._init)(self._key, self._obs)
         self._begin = jax.jit(self._begin_on_leaves)
-        self._act = jax.jit(self._act_on_leaves)
         self._learn = jax.jit(self._learn_on_leaves)
         self._describe = jax.jit(exploration.report)
-        action = self._act(self._explored, self._policy, self._key, np.int32(0), self._obs)
-        parameters = ravel_pytree(self.policy)[0].size
-        self._batch = RolloutBuffer(self._obs, np.asarray(action), size // num_envs, parameters)
+        self._acting = HostPolicy(self.policy)
+        self._behave()
+        self._batch_steps = size // num_envs
+        self._draw_noise()
+        action = self._acting.act(self._obs, self._noise[0])
+        self._batch = RolloutBuffer(self._obs, action, self._batch_steps, self._offsets.shape[1])
 
     @property
     def state(self) -> OnPolicyState:
@@ -160,6 +161,8 @@ class OnPolicyLoop:
         self._step_count = int(own["step"])
         self._reports = [Report(*row) for row in own["reports"]]
         self._batch.restore(_below("batch/", own))
+        self._behave()
+        self._draw_noise()
         self._obs = self._envs.restore(_below("env/", own))
 
     def close(self) -> None:
@@ -174,15 +177,15 @@ class OnPolicyLoop:
 
     def _step(self) -> None:
         step = np.int32(self._step_count)
-        begins = self._starts | self._batch.is_empty
+        begins = self._starts | (self._batch.filled == 0)
         if begins.any():
             if self._starts.any():
                 self._leaves[self._exploration] = self._begin(
                     self._explored, self._policy, self._key, step, self._starts
                 )
-            explored = jax.tree.unflatten(self._exploration_structure, self._explored)
-            self._batch.begin_segments(begins, np.asarray(self.exploration.offsets(explored)))
-        actions = np.asarray(self._act(self._explored, self._policy, self._key, step, self._obs))
+            self._behave()
+            self._batch.begin_segments(begins, self._offsets)
+        actions = self._acting.act(self._obs, self._noise[self._batch.filled])
         after = self._envs.step(np.clip(actions, -1.0, 1.0) if self._is_continuous else actions)
         self._batch.add(self._obs, actions, after)
         self._step_count += self._envs.num_envs
@@ -195,11 +198,27 @@ class OnPolicyLoop:
         if self._batch.is_full:
             self._improve()
 
+    def _behave(self) -> None:
+        """Gives each environment the policy of now plus the offset of its episode."""
+        clean = np.concatenate([np.ravel(leaf) for leaf in self._policy])
+        offsets = self.exploration.offsets(jax.tree.unflatten(self._exploration_structure, self._explored))
+        nothing = np.zeros((self._envs.num_envs, clean.size), np.float32)
+        self._offsets = nothing if offsets is None else np.asarray(offsets)
+        self._acting.load(clean + self._offsets)
+
+    @property
+    def _batches(self) -> int:
+        """Whole batches so far."""
+        return self._step_count // (self._batch_steps * self._envs.num_envs)
+
+    def _draw_noise(self) -> None:
+        """Draws the randomness of all actions of a batch: a function of its number, so that it need not be saved."""
+        self._noise = self._acting.draw_noise((self.seed, ACT, self._batches), self._batch_steps)
+
     def _improve(self) -> None:
         config = self.learner.config
-        # The Fisher matrix sees other rows in each batch.
-        batches_before = (self._step_count - 1) // (config.batch_size // self._envs.num_envs * self._envs.num_envs)
-        rollout = self._batch.rollout(config.layout, config.fisher_layout, batches_before)
+        phase = self._batches - 1  # the Fisher matrix sees other rows in each batch
+        rollout = self._batch.rollout(config.layout, config.fisher_layout, phase)
         leaves, report = self._learn(self._leaves, rollout, np.int32(self._step_count))
         report = jax.device_get(report)  # waits, so that the arrays of the batch are free again
         for name, value in report._asdict().items():
@@ -210,6 +229,7 @@ class OnPolicyLoop:
         self.state = jax.tree.unflatten(self._structure, leaves)
         self._reports.append(report)
         self._batch.clear()
+        self._draw_noise()
 
     def _init(self, key: Array, obs: Array) -> OnPolicyState:
         state = self.learner.init(jax.random.fold_in(key, INIT))
@@ -222,12 +242,6 @@ class OnPolicyLoop:
         state = jax.tree.unflatten(self._exploration_structure, explored)
         clean = jax.tree.unflatten(self._policy_structure, policy)
         return jax.tree.leaves(self.exploration.begin_episode(_key(key, BEGIN, step), state, clean, starts, step))
-
-    def _act_on_leaves(self, explored: list[Array], policy: list[Array], key: Array, step: Array, obs: Array) -> Array:
-        state = jax.tree.unflatten(self._exploration_structure, explored)
-        clean = jax.tree.unflatten(self._policy_structure, policy)
-        # Acting changes no state here: what an episode adds to the policy is fixed at its start.
-        return self.exploration.act(_key(key, ACT, step), state, clean, obs, step)[1]
 
     def _learn_on_leaves(self, leaves: list[Array], rollout: Rollout, step: Array) -> tuple[list[Array], Report]:
         state: OnPolicyState = jax.tree.unflatten(self._structure, leaves)

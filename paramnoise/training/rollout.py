@@ -32,9 +32,9 @@ class RolloutBuffer:
         self._segment, self._now = (np.zeros(num_envs, np.int32) for _ in range(2))  # of each environment
 
     @property
-    def is_empty(self) -> bool:
-        """Whether the batch has no step yet."""
-        return self._filled == 0
+    def filled(self) -> int:
+        """The steps of each environment so far."""
+        return self._filled
 
     @property
     def is_full(self) -> bool:

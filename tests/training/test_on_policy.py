@@ -141,9 +141,9 @@ def test_an_episode_s_end_in_one_environment_leaves_the_noise_of_the_other_alone
     run(loop, 24)
     changed = []
     for _ in range(12):
-        before, starts = np.array(loop.state.exploration.behaviour.offsets), loop._starts.copy()
+        before, starts = np.array(loop.state.exploration.offsets), loop._starts.copy()
         run(loop, loop.step + 2)
-        now = np.array(loop.state.exploration.behaviour.offsets)
+        now = np.array(loop.state.exploration.offsets)
         np.testing.assert_array_equal((before != now).any(axis=1), starts)
         changed.append(starts)
     assert (np.sum(changed, axis=1) == 1).any()
