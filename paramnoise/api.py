@@ -60,6 +60,7 @@ class Agent:
         exploration: Exploration | str | None = None,
         seed: int = 0,
         num_envs: int = 1,
+        overlap: bool = False,
         env_kwargs: Mapping[str, Any] | None = None,
         **settings: Any,
     ):
@@ -70,6 +71,7 @@ class Agent:
             exploration: a strategy such as `ParameterNoise(delta=0.05)`, or its name; None: the algorithm's default.
             seed: decides every random draw.
             num_envs: environments stepped together, each with its own exploration.
+            overlap: learn while the environments step, where a second core is free; acting is then one training behind.
             env_kwargs: keywords of an environment that is given by id.
             settings: fields of the agent's config, such as `learning_rate`; they override the environment's preset.
         """
@@ -82,6 +84,7 @@ class Agent:
             agent=settings,
             seed=seed,
             num_envs=num_envs,
+            overlap=overlap,
         )
         self._adopt(config, env)
 

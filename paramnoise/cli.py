@@ -45,6 +45,8 @@ class Train(Generic[Settings]):
     """Decides every random draw of the run."""
     num_envs: int = _DEFAULT["num_envs"]
     """Environments stepped together, each with its own exploration."""
+    overlap: bool = _DEFAULT["overlap"]
+    """Learn while the environments step, where a second core is free; acting is then one training behind."""
     eval_every: int = _DEFAULT["eval_every"]
     """Environment steps between noise-free evaluations."""
     eval_episodes: int = _DEFAULT["eval_episodes"]

@@ -36,6 +36,7 @@ def train(algorithm: Algorithm, args: Any) -> int:
         agent=dataclasses.asdict(args.agent),
         seed=args.seed,
         num_envs=args.num_envs,
+        overlap=args.overlap,
         steps=args.steps,
         eval_every=args.eval_every,
         eval_episodes=args.eval_episodes,
@@ -133,7 +134,7 @@ def _print_settings(config: RunConfig, path: Path) -> None:
     print(f"{config.algorithm} on {config.env}, exploration {config.exploration.kind}, seed {config.seed}")
     for part in ("agent", "exploration"):
         print(f"  {part}: " + ", ".join(f"{name} {value}" for name, value in values[part].items() if name != "kind"))
-    names = ("steps", "num_envs", "eval_every", "eval_episodes")
+    names = ("steps", "num_envs", "overlap", "eval_every", "eval_episodes")
     print("  run: " + ", ".join(f"{name} {values[name]}" for name in names))
     if known != Preset():
         preset_names = [

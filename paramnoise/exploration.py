@@ -210,6 +210,9 @@ class ParameterNoise(Exploration):
             scale=noise.adapt(state.scale, distance, delta, self.alpha), distance=distance, delta=delta
         )
 
+    def adopt(self, state: ParameterNoiseState, adapted: ParameterNoiseState) -> ParameterNoiseState:
+        return state._replace(scale=adapted.scale, distance=adapted.distance, delta=adapted.delta)
+
     def threshold(self, policy: Policy, num_actions: int, step: Array) -> Array:
         """Delta at an environment step."""
         if self.delta is not None:

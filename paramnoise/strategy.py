@@ -38,6 +38,10 @@ class Exploration:
         """Adapts the strategy on a batch of replayed observations."""
         return state
 
+    def adopt(self, state: Any, adapted: Any) -> Any:
+        """The state of acting, with what `adapt` changes taken from another one; all else stays as it is."""
+        return state
+
     def offsets(self, state: Any) -> Array | None:
         """On-policy: what each environment's behaviour adds to the flat parameters, [num_envs, parameters], if any."""
         return None

@@ -30,6 +30,8 @@ class RunConfig:
     """Decides every random draw of the run."""
     num_envs: int = 1
     """Environments stepped together, each with its own exploration."""
+    overlap: bool = False
+    """Learn while the environments step, where a second core is free; acting is then one training behind."""
     steps: int = 100_000
     """Environment steps in all, over all environments."""
     eval_every: int = 10_000
@@ -45,6 +47,8 @@ class RunConfig:
         algorithm.check_exploration(self.exploration)
         require(0 <= self.seed < 2**31, "seed", self.seed, "at least 0 and below 2^31")
         require(self.num_envs >= 1, "num_envs", self.num_envs, "at least 1")
+        if self.overlap and algorithm.is_on_policy:
+            raise UsageError(f"overlap needs an agent that learns from replay, not {self.algorithm}")
         require(self.steps >= 1, "steps", self.steps, "at least 1")
         require(self.eval_every >= 1, "eval_every", self.eval_every, "at least 1")
         require(self.eval_episodes >= 1, "eval_episodes", self.eval_episodes, "at least 1")

@@ -1,6 +1,7 @@
 """One run: a config and a directory in, progress and a checkpoint out, resumable at any time."""
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,7 +52,7 @@ def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> Loop:
     probe = make_env()
     learner = config.made_by.build(config.agent, config.env, probe.observation_space, probe.action_space)
     probe.close()
-    loop: Any = OnPolicyLoop if config.made_by.is_on_policy else HostLoop
+    loop: Any = OnPolicyLoop if config.made_by.is_on_policy else functools.partial(HostLoop, overlap=config.overlap)
     return loop(
         learner,
         config.exploration,
