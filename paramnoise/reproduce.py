@@ -80,7 +80,7 @@ def curves(figure: CurveFigure, args: Any) -> int:
     runs = _asked_for(figure, args)
     for each in runs:
         each.check()
-    todo = learning_curves.longest_first(each for each in runs if not each.is_finished())
+    todo = learning_curves.in_order(each for each in runs if not each.is_finished())
     _check_envs(todo)
     status = _run_curves(figure, runs, todo, workers)
     points = [point for each in runs for point in each.curve()]

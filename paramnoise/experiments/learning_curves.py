@@ -216,9 +216,9 @@ def short_name(env: str) -> str:
     return env.rpartition("/")[2].rpartition("-v")[0]
 
 
-def longest_first(runs: Iterable[CurveRun]) -> list[CurveRun]:
-    """Runs by the steps that are left; among equals the order stays."""
-    return sorted(runs, key=lambda each: each.steps_done() - each.config.steps)
+def in_order(runs: Iterable[CurveRun]) -> list[CurveRun]:
+    """Runs that were begun, so that a sweep which is stopped and called again ends some; then the longest first."""
+    return sorted(runs, key=lambda each: (each.steps_done() == 0, each.steps_done() - each.config.steps))
 
 
 def train(each: CurveRun, line: Line) -> bool:

@@ -186,7 +186,7 @@ def test_a_failed_run_is_not_finished(finished, tmp_path):
     assert not each.is_finished()
 
 
-def test_runs_with_the_most_steps_left_come_first(finished, tmp_path):
+def test_runs_that_were_begun_come_first_and_then_the_longest(finished, tmp_path):
     begun, fresh = asked(finished[0], 100), a_run(tmp_path, steps=70)
     longer = a_run(tmp_path, steps=80, seed=1)
-    assert learning_curves.longest_first([begun, fresh, longer]) == [longer, fresh, begun]
+    assert learning_curves.in_order([fresh, longer, begun]) == [begun, longer, fresh]
