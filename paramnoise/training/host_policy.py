@@ -5,6 +5,7 @@ Learning and evaluation use the policy itself; a test holds the two to the same 
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,12 +30,18 @@ class HostPolicy:
         sizes = [int(np.prod(shape)) for shape in self._shapes]
         parts = np.split(parameters, np.cumsum(sizes)[:-1], axis=1)
         leaves = [part.reshape(-1, *shape) for part, shape in zip(parts, self._shapes, strict=True)]
-        self._policy = jax.tree.unflatten(self._structure, leaves)
-        self._std = np.exp(self._policy.log_std) if isinstance(self._policy, GaussianPolicy) else None
+        policy = jax.tree.unflatten(self._structure, leaves)
+        network = policy.network
+        norms = [norm if isinstance(norm, eqx.nn.LayerNorm) else None for norm in network.norms]
+        self._layers = [
+            (layer.weight, layer.bias, norm) for layer, norm in zip(network.layers[:-1], norms, strict=True)
+        ]
+        self._output = network.layers[-1].weight, network.layers[-1].bias
+        self._std = np.exp(policy.log_std) if isinstance(policy, GaussianPolicy) else None
 
     def draw_noise(self, seed: tuple[int, ...], steps: int) -> np.ndarray:
         """The randomness of so many steps of all environments, [steps, num_envs, ...]."""
-        shape = (steps, *self._policy.network.layers[-1].bias.shape)
+        shape = (steps, *self._output[1].shape)
         rng = np.random.default_rng(seed)
         is_gaussian = self._std is not None
         return rng.standard_normal(shape, np.float32) if is_gaussian else rng.gumbel(size=shape).astype(np.float32)
@@ -48,17 +55,18 @@ class HostPolicy:
 
     def network_outputs(self, obs: np.ndarray) -> np.ndarray:
         """The means or logits of each environment."""
-        network = self._policy.network
         x = obs.astype(np.float32, copy=False)
-        for layer, norm in zip(network.layers[:-1], network.norms, strict=True):
-            x = _linear(layer, x)
-            if jax.tree.leaves(norm):
-                centred = x - x.mean(axis=-1, keepdims=True)
-                variance = np.square(centred).mean(axis=-1, keepdims=True)
-                x = centred / np.sqrt(variance + norm.eps) * norm.weight + norm.bias
-            x = np.tanh(x)
-        return _linear(network.layers[-1], x)
+        for weight, bias, norm in self._layers:
+            x = _linear(weight, bias, x)
+            x = np.tanh(x if norm is None else _normalise(norm, x))
+        return _linear(*self._output, x)
 
 
-def _linear(layer: Any, x: np.ndarray) -> np.ndarray:
-    return np.matmul(layer.weight, x[..., None])[..., 0] + layer.bias
+def _linear(weight: np.ndarray, bias: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return np.matmul(weight, x[..., None])[..., 0] + bias
+
+
+def _normalise(norm: Any, x: np.ndarray) -> np.ndarray:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = np.square(centred).mean(axis=-1, keepdims=True)
+    return centred / np.sqrt(variance + norm.eps) * norm.weight + norm.bias

@@ -65,7 +65,7 @@ class OnPolicyLoop:
         self._evaluation: VectorEnv | None = None
         self._is_continuous = isinstance(self._envs.action_space, gym.spaces.Box)
         self._obs = self._envs.restart()
-        self._starts = np.ones(num_envs, bool)
+        self._starts, self._any_start = np.ones(num_envs, bool), True
         self._running_return = np.zeros(num_envs)
         self._ended_returns: list[float] = []
         self._reports: list[Report] = []
@@ -94,6 +94,7 @@ class OnPolicyLoop:
         # acting does.
         self._leaves, self._structure = jax.tree.flatten(state)
         self._policy, self._policy_structure = jax.tree.flatten(self.learner.policy(state.learner))
+        self._parameters = np.concatenate([np.ravel(leaf) for leaf in self._policy])
         first = len(jax.tree.leaves(state.learner))
         self._exploration = slice(first, first + len(jax.tree.leaves(state.exploration)))
         self._exploration_structure = jax.tree.structure(state.exploration)
@@ -154,7 +155,7 @@ class OnPolicyLoop:
     def restore(self, state: OnPolicyState, own: dict[str, np.ndarray]) -> None:
         """Goes back to a snapshot; the environments replay their current episodes."""
         self.state = state
-        self._starts = own["starts"].copy()
+        self._starts, self._any_start = own["starts"].copy(), bool(own["starts"].any())
         self._running_return = own["running_return"].copy()
         self._ended_returns = own["ended_returns"].tolist()
         self.episodes = int(own["episodes"])
@@ -176,35 +177,37 @@ class OnPolicyLoop:
         return self._leaves[self._exploration]
 
     def _step(self) -> None:
-        step = np.int32(self._step_count)
-        begins = self._starts | (self._batch.filled == 0)
-        if begins.any():
-            if self._starts.any():
-                self._leaves[self._exploration] = self._begin(
-                    self._explored, self._policy, self._key, step, self._starts
-                )
-            self._behave()
-            self._batch.begin_segments(begins, self._offsets)
+        if self._any_start or self._batch.filled == 0:
+            self._begin_segments()
         actions = self._acting.act(self._obs, self._noise[self._batch.filled])
-        after = self._envs.step(np.clip(actions, -1.0, 1.0) if self._is_continuous else actions)
+        executed = np.minimum(np.maximum(actions, -1.0), 1.0) if self._is_continuous else actions
+        after = self._envs.step(executed)
         self._batch.add(self._obs, actions, after)
         self._step_count += self._envs.num_envs
-        self._obs, self._starts = after.obs, after.starts
+        self._obs, self._starts, self._any_start = after.obs, after.starts, bool(after.starts.any())
         self._running_return += after.reward
-        if after.starts.any():
+        if self._any_start:
             self._ended_returns += self._running_return[after.starts].tolist()
             self._running_return[after.starts] = 0.0
             self.episodes += int(after.starts.sum())
         if self._batch.is_full:
             self._improve()
 
+    def _begin_segments(self) -> None:
+        """Draws the noise of new episodes; every environment has a new segment where an episode or a batch starts."""
+        if self._any_start and self._explored:
+            step = np.int32(self._step_count)
+            after = self._begin(self._explored, self._policy, self._key, step, self._starts)
+            self._leaves[self._exploration] = after
+        self._behave()
+        self._batch.begin_segments(self._starts | (self._batch.filled == 0), self._starts, self._offsets)
+
     def _behave(self) -> None:
         """Gives each environment the policy of now plus the offset of its episode."""
-        clean = np.concatenate([np.ravel(leaf) for leaf in self._policy])
         offsets = self.exploration.offsets(jax.tree.unflatten(self._exploration_structure, self._explored))
-        nothing = np.zeros((self._envs.num_envs, clean.size), np.float32)
+        nothing = np.zeros((self._envs.num_envs, self._parameters.size), np.float32)
         self._offsets = nothing if offsets is None else np.asarray(offsets)
-        self._acting.load(clean + self._offsets)
+        self._acting.load(self._parameters + self._offsets)
 
     @property
     def _batches(self) -> int:

@@ -29,7 +29,7 @@ class RolloutBuffer:
         self._time, self._segments = (np.zeros((num_envs, steps), np.int32) for _ in range(2))
         self._offsets = np.zeros((FIRST_CAPACITY, num_parameters), np.float32)
         self._filled, self._num_segments = 0, 0
-        self._segment, self._now = (np.zeros(num_envs, np.int32) for _ in range(2))  # of each environment
+        self._segment, self._began = (np.zeros(num_envs, np.int32) for _ in range(2))
 
     @property
     def filled(self) -> int:
@@ -41,11 +41,15 @@ class RolloutBuffer:
         """Whether the batch is complete."""
         return self._filled == self._steps
 
-    def begin_segments(self, begins: np.ndarray, offsets: np.ndarray) -> None:
-        """Begins a segment in some environments (bool[environments]).
+    def begin_segments(self, begins: np.ndarray, starts: np.ndarray, offsets: np.ndarray) -> None:
+        """Begins a segment in some environments.
 
-        `offsets`, [environments, parameters], is what each environment's behaviour adds to the parameters.
+        Args:
+            begins: where, bool[environments].
+            starts: where an episode starts with it, and does not only go on.
+            offsets: what each environment's behaviour adds to the parameters, [environments, parameters].
         """
+        self._began[starts] = self._filled
         which = np.flatnonzero(begins)
         self._segment[which] = self._num_segments + np.arange(len(which))
         self._num_segments += len(which)
@@ -65,8 +69,7 @@ class RolloutBuffer:
             after.terminated,
             after.truncated,
         )
-        self._time[:, t], self._segments[:, t] = self._now, self._segment
-        self._now = np.where(after.starts, 0, self._now + 1).astype(np.int32)
+        self._time[:, t], self._segments[:, t] = t - self._began, self._segment
         self._filled += 1
 
     def rollout(self, layout: Layout, fisher_layout: Layout, phase: int) -> Rollout:
@@ -87,6 +90,7 @@ class RolloutBuffer:
 
     def clear(self) -> None:
         """Makes room for the next batch; the episodes go on."""
+        self._began -= self._filled  # counted in steps of the batch, so it may lie before its first
         self._filled, self._num_segments = 0, 0
 
     def snapshot(self) -> dict[str, np.ndarray]:
@@ -97,7 +101,7 @@ class RolloutBuffer:
             "offsets": self._offsets[: self._num_segments].copy(),
             "capacity": np.array(len(self._offsets)),
             "segment": self._segment.copy(),
-            "now": self._now.copy(),
+            "began": self._began.copy(),
         }
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
@@ -108,7 +112,7 @@ class RolloutBuffer:
         self._num_segments = len(snapshot["offsets"])
         self._offsets = np.zeros((int(snapshot["capacity"]), self._offsets.shape[1]), np.float32)
         self._offsets[: self._num_segments] = snapshot["offsets"]
-        self._segment, self._now = snapshot["segment"].copy(), snapshot["now"].copy()
+        self._segment, self._began = snapshot["segment"].copy(), snapshot["began"].copy()
 
 
 _ROWS = ("obs", "next_obs", "action", "reward", "terminated", "truncated", "time", "segments")
