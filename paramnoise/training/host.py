@@ -1,8 +1,9 @@
 """The host loop: any Gymnasium environment, stepped in Python.
 
-A vector step costs one small compiled call, which chooses the actions. Transitions are kept on the host until a train
-step or an adaptation is due; then one compiled call takes them all in, and does all that is due. With `overlap` that
-call goes on in the background while the environments step, and what it learned is acted on from the next one on.
+Actions are chosen in NumPy where `HostActor` can, and else by one small compiled call per vector step. Transitions are
+kept on the host until a train step or an adaptation is due; then one compiled call takes them all in, and does all that
+is due. It runs in the background until its result is needed: with parameter noise that is the next episode, since an
+episode's policy is fixed; with `overlap` the next call of its kind, so that acting is one training behind.
 """
 
 import functools
@@ -18,9 +19,10 @@ from jax import Array
 
 from paramnoise.agents.learner import Learner, Transition
 from paramnoise.envs.vector import VectorEnv
-from paramnoise.exploration import Exploration
+from paramnoise.exploration import Exploration, ParameterNoise
 from paramnoise.policies import Policy, noise_free_actions
 from paramnoise.training import core
+from paramnoise.training.host_actor import HostActor
 from paramnoise.training.packing import Packing
 from paramnoise.training.replay import Replay
 from paramnoise.validation import RunError
@@ -59,6 +61,7 @@ class HostLoop:
         """
         self.learner, self.exploration, self.seed = learner, exploration, seed
         self._make_env, self._eval_max_steps, self._overlap = make_env, eval_max_steps, overlap
+        self._episodes_are_fixed = isinstance(exploration, ParameterNoise)
         self._envs = VectorEnv(make_env, num_envs, seed)
         self._evaluation: VectorEnv | None = None
         self._obs = self._envs.restart()
@@ -81,6 +84,8 @@ class HostLoop:
         self._learn = jax.jit(self._learn_packed, donate_argnums=(0, 2))
         self._report = jax.jit(self._report_packed)
         self._loss_names = tuple(state.losses.total)
+        fits = HostActor.fits(exploration, learner.policy(state.learner))
+        self._actor = HostActor(exploration, (seed, core.ACT), num_envs) if fits else None
         self._learner_thread = ThreadPoolExecutor(1, thread_name_prefix="learner")
         self._learning: Future[None]
         self._learning = self._training = self._learner_thread.submit(lambda: None)
@@ -102,6 +107,7 @@ class HostLoop:
         self._trained = (self._policy, self._adapted)
         self._replay = state.replay
         self._step_count = int(state.step)
+        self._is_actor_loaded = False
 
     @property
     def step(self) -> int:
@@ -183,9 +189,8 @@ class HostLoop:
         step = np.int32(self._step_count)
         if self._starts.any():
             self._explored = self._begin(self._explored, self._policy, self._key, step, self._starts)
-        chosen, changed = self._choose(self._explored, self._policy, self._key, step, self._obs)
-        self._explored = changed or self._explored
-        actions = np.asarray(chosen)
+            self._is_actor_loaded = False
+        actions = self._act_compiled(step) if self._actor is None else self._act_in_numpy(self._actor)
         after = self._envs.step(actions)
         happened: Any = (self._obs, actions, after.reward, after.next_obs, after.terminated)  # NumPy, as jit takes it
         self._pending.append(Transition(*happened))
@@ -199,6 +204,21 @@ class HostLoop:
             self._ended_returns += self._running_return[after.starts].tolist()
             self._running_return[after.starts] = 0.0
             self.episodes += int(after.starts.sum())
+
+    def _act_compiled(self, step: np.int32) -> np.ndarray:
+        chosen, changed = self._choose(self._explored, self._policy, self._key, step, self._obs)
+        self._explored = changed or self._explored
+        return np.asarray(chosen)
+
+    def _act_in_numpy(self, actor: HostActor) -> np.ndarray:
+        if not self._is_actor_loaded:
+            policy, explored = (
+                packing.unpack([np.asarray(vector) for vector in vectors])
+                for packing, vectors in ((self._policy_packing, self._policy), (self._explored_packing, self._explored))
+            )
+            actor.load(policy, explored)
+            self._is_actor_loaded = True
+        return actor.act(self._obs, self._step_count)
 
     def _trains(self, before: int, after: int) -> bool:
         """Whether a train step falls between two environment steps."""
@@ -224,13 +244,17 @@ class HostLoop:
         step = np.int32(self._step_count - count * self._envs.num_envs)
         self._pending = []
         if not self._overlap:
+            if trains and self._actor is not None:  # acting waits for nothing: never be ahead of a whole training
+                jax.block_until_ready(self._trained)
             self._learn_from(batches, step, count, trains)
             self._explored, (self._policy, _) = self._adapted, self._trained
+            self._is_actor_loaded &= self._episodes_are_fixed
             return
         if trains:  # act on what the training before this one learned
             self._training.result()
             self._policy, adapted = self._trained
             self._explored = self._adopt(self._explored, adapted)
+            self._is_actor_loaded &= self._episodes_are_fixed
         # From a thread of its own: JAX runs what one thread asks for in order, and acting must not wait.
         self._learning = self._learner_thread.submit(self._learn_from, batches, step, count, trains)
         self._training = self._learning if trains else self._training

@@ -1,5 +1,6 @@
 """Many small arrays as few flat ones: a compiled call pays for each array that crosses it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -26,8 +27,8 @@ class Packing:
             for kind in self._kinds
         ]
 
-    def unpack(self, vectors: list[Array]) -> Any:
-        """The tree of these vectors."""
+    def unpack(self, vectors: Sequence[Any]) -> Any:
+        """The tree of these vectors, JAX's or NumPy's."""
         starts = dict.fromkeys(self._kinds, 0)
         leaves = []
         for shape, dtype in zip(self._shapes, self._dtypes, strict=True):

@@ -1,0 +1,49 @@
+"""Small networks in NumPy: at every step a compiled call costs several times what they compute.
+
+Learning and evaluation use the networks themselves; a test holds the two to the same outputs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from paramnoise.networks import MLP
+
+
+class HostMLP:
+    """An MLP with parameters in NumPy: the same ones for all environments or, with a leading axis, one set for each."""
+
+    def __init__(self, mlp: MLP):
+        """Takes the parameters as they are; nothing is copied."""
+        self._layers: list[tuple[Any, Any]] = [(layer.weight, layer.bias) for layer in mlp.layers]
+        self._norms = [norm if isinstance(norm, eqx.nn.LayerNorm) else None for norm in mlp.norms]
+        self._activation = _ACTIVATIONS[mlp.activation]
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """The outputs for the input of each environment, [num_envs, ...]."""
+        for (weight, bias), norm in zip(self._layers[:-1], self._norms, strict=True):
+            x = _linear(weight, bias, x)
+            x = self._activation(x if norm is None else _normalised(norm, x))
+        return _linear(*self._layers[-1], x)
+
+
+def _relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0.0, out=x)
+
+
+_ACTIVATIONS: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {jnp.tanh: np.tanh, jax.nn.relu: _relu}
+
+
+def _linear(weight: np.ndarray, bias: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return (x @ weight.T if weight.ndim == 2 else np.matmul(weight, x[..., None])[..., 0]) + bias
+
+
+def _normalised(norm: eqx.nn.LayerNorm, x: np.ndarray) -> np.ndarray:
+    units = x.shape[-1]
+    centred = x - np.add.reduce(x, axis=-1, keepdims=True) / units
+    variance = np.add.reduce(centred * centred, axis=-1, keepdims=True) / units
+    return centred * (norm.weight / np.sqrt(variance + norm.eps)) + norm.bias
