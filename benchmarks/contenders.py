@@ -11,15 +11,17 @@ if TYPE_CHECKING:
 NEVER = 10**9
 
 
-def ours(algorithm: str, env: str, exploration: str, agent: Mapping[str, Any]) -> "Window":
+def ours(algorithm: str, env: str, exploration: str, agent: Mapping[str, Any], **run: Any) -> "Window":
     """Training by this package, without evaluations."""
     import jax
 
+    from paramnoise.commands import use_one_thread
     from paramnoise.envs import env_factory
     from paramnoise.presets import make_config
     from paramnoise.training.run import build_loop
 
-    config = make_config(algorithm, env, exploration=exploration, agent=agent)
+    use_one_thread()
+    config = make_config(algorithm, env, exploration=exploration, agent=agent, **run)
     loop = build_loop(config, env_factory(env))
 
     def window(steps: int) -> int:

@@ -44,6 +44,7 @@ def train(algorithm: Algorithm, args: Any) -> int:
     )
     path = args.run_dir or _default_run_dir(config, args.resume)
     use_compilation_cache()
+    use_one_thread()
     summary = run(
         config,
         path,
@@ -102,6 +103,14 @@ def use_compilation_cache() -> None:
     if jax.config.values["jax_compilation_cache_dir"] is None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "paramnoise" / "xla"))
+
+
+def use_one_thread() -> None:
+    """Gives XLA one thread on a CPU, unless PJRT_NPROC says otherwise; it is read when JAX first computes.
+
+    More threads slow networks of this size down, and take the core on which the environments could step meanwhile.
+    """
+    os.environ.setdefault("PJRT_NPROC", "1")
 
 
 def key_values(option: str, words: Sequence[str]) -> dict[str, Any]:
