@@ -27,17 +27,18 @@ def loaded(policy, offsets):
 
 
 @pytest.mark.parametrize("policy", [gaussian(), gaussian(layer_norm=True), categorical()])
-def test_each_environment_acts_by_the_policy_at_its_own_parameters(policy):
-    offsets = 0.5 * jax.random.normal(jax.random.key(1), (5, ravel_pytree(policy)[0].size))
-    obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+@pytest.mark.parametrize("num_envs", [1, 5])
+def test_each_environment_acts_by_the_policy_at_its_own_parameters(policy, num_envs):
+    offsets = 0.5 * jax.random.normal(jax.random.key(1), (num_envs, ravel_pytree(policy)[0].size))
+    obs = np.random.default_rng(0).normal(size=(num_envs, 3)).astype(np.float32)
     values = jax.vmap(lambda offset, o: displace(policy, offset)(o))(offsets, obs)
     host = loaded(policy, offsets)
     if isinstance(policy, CategoricalPolicy):
         np.testing.assert_allclose(host.network_outputs(obs), values, rtol=1e-4, atol=1e-5)
-        np.testing.assert_array_equal(host.act(obs, np.zeros((5, 4), np.float32)), policy.greedy(values))
+        np.testing.assert_array_equal(host.act(obs, np.zeros((num_envs, 4), np.float32)), policy.greedy(values))
     else:
         np.testing.assert_allclose(host.network_outputs(obs), values[:, 0], rtol=1e-4, atol=1e-5)
-        noise = np.ones((5, 2), np.float32)
+        noise = np.ones((num_envs, 2), np.float32)
         np.testing.assert_allclose(host.act(obs, noise), values[:, 0] + np.exp(values[:, 1]), rtol=1e-4, atol=1e-5)
 
 
