@@ -60,7 +60,7 @@ def plot_learning_curves(drawn: CurveFigure, points: list[Point], path: Path) ->
     envs = list(dict.fromkeys(env for env, _ in lines))
     columns = min(COLUMNS, len(envs))
     rows = -(-len(envs) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 3.4 * columns, 0.7 + 2.7 * rows), squeeze=False)
+    figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 3.4 * columns, 0.4 + 2.7 * rows), squeeze=False)
     for axis in axes.flat[len(envs) :]:
         axis.remove()
     for axis, env in zip(axes.flat, envs, strict=False):
@@ -78,15 +78,11 @@ def plot_learning_curves(drawn: CurveFigure, points: list[Point], path: Path) ->
     handles = {
         label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
-    figure.tight_layout(rect=(0, 0.35 / figure.get_figheight(), 1, 1))
-    figure.legend(
-        handles.values(),
-        handles.keys(),
-        loc="lower center",
-        ncols=min(len(handles), COLUMNS),
-        fontsize=8,
-        frameon=False,
-    )
+    legend_rows = -(-len(handles) // columns)
+    height = 0.15 + 0.18 * legend_rows  # inches
+    figure.set_figheight(figure.get_figheight() + height)
+    figure.tight_layout(rect=(0, height / figure.get_figheight(), 1, 1))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=columns, fontsize=8, frameon=False)
     _save(figure, path)
 
 
@@ -95,7 +91,7 @@ def _draw_line(axis: Axes, line: list[Band], steps_per_epoch: int, colour: str, 
     most = max(band.seeds for band in line)
     whole = [band for band in line if band.seeds == most]
     rest = line[len(whole) - 1 :] if len(whole) < len(line) else []
-    for part, style, name in ((whole, "-", label), (rest, ":", f"{label} (not all seeds)")):
+    for part, style, name in ((whole, "-", label), (rest, ":", None)):  # what dotted means is in the docs
         if part:
             epochs = [band.step / steps_per_epoch for band in part]
             axis.plot(epochs, [band.median for band in part], style, color=colour, label=name, linewidth=1.3)
