@@ -16,8 +16,9 @@ from paramnoise.envs import env_factory
 from paramnoise.experiments import chain as chain_figure
 from paramnoise.experiments import learning_curves
 from paramnoise.experiments.chain import CHAIN, Cell
-from paramnoise.experiments.curve_results import Point, finals, read_results, write_results
-from paramnoise.experiments.learning_curves import OURS, CurveFigure, CurveRun
+from paramnoise.experiments.curve_results import Point, read_results, write_results
+from paramnoise.experiments.curve_summary import report
+from paramnoise.experiments.learning_curves import CurveFigure, CurveRun
 from paramnoise.experiments.sweep import Line, cores, run_all
 from paramnoise.experiments.sweep_display import sweep_display
 from paramnoise.training.display import bar, stop_on_signals
@@ -25,6 +26,9 @@ from paramnoise.validation import UsageError, choose, require
 
 LOG = "workers.log"
 """Below a figure's directory: what its worker processes print, such as warnings and tracebacks."""
+
+SUMMARY = "summary.csv"
+"""Beside a figure's results.csv: what they come to."""
 
 NOT_DRAWN = "no figure, since matplotlib is not installed: pip install matplotlib, then draw it with paramnoise plot"
 
@@ -89,7 +93,7 @@ def curves(figure: CurveFigure, args: Any) -> int:
         return status
     path = args.out / figure.name / "results.csv"
     write_results(points, path)
-    _print_finals(points)
+    report(points, path.with_name(SUMMARY))
     if unfinished := sum(not each.is_finished() for each in runs):
         print(f"{unfinished} of {len(runs)} runs are not finished; the results hold what there is of them")
     print(path)
@@ -118,7 +122,7 @@ def plot_curves(figure: CurveFigure, out: Path) -> int:
     """`paramnoise plot` of a figure of learning curves."""
     path = _results_of(figure.name, out)
     points = read_results(path)
-    _print_finals(points)
+    report(points, path.with_name(SUMMARY))
     _draw_curves(figure, points, path.parent)
     return 0
 
@@ -164,24 +168,6 @@ def _train(each: CurveRun, line: Line) -> bool:
     """What a worker process does with a run."""
     use_compilation_cache()
     return learning_curves.train(each, line)
-
-
-def _print_finals(points: list[Point]) -> None:
-    table = Table("task", "exploration", "steps", "median", "quartiles", "seeds", title="Noise-free return")
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for final in finals(points):
-        band = final.band
-        there = f"{band.seeds if band else 0} of {final.seeds}"
-        table.add_row(
-            final.env.removeprefix(OURS),
-            final.exploration,
-            f"{final.step:,}",
-            f"{band.median:.1f}" if band else "",
-            f"{band.low:.1f} to {band.high:.1f}" if band else "",
-            str(final.seeds) if band and band.seeds == final.seeds else f"{there} so far",
-        )
-    Console().print(table)
 
 
 def _draw_curves(figure: CurveFigure, points: list[Point], directory: Path) -> None:

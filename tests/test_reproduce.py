@@ -109,6 +109,12 @@ def test_the_figure_and_a_table_are_made(undisturbed):
     assert "[2/2] Pendulum-v1/gaussian/seed-0: return" in printed
     (line,) = [line for line in printed.splitlines() if "gaussian" in line and "300" in line and "to" in line]
     assert "Pendulum-v1" in line
+    rows = list(csv.DictReader((out / "ddpg-sparse/summary.csv").read_text().splitlines()))
+    assert [(row["exploration"], row["step"], row["seeds"]) for row in rows] == [
+        ("none", "300", "1"),
+        ("gaussian", "300", "1"),
+    ]
+    assert rows[0]["iqm"] == results(out).splitlines()[2].rpartition(",")[2]
 
 
 def test_a_second_call_runs_nothing(undisturbed):

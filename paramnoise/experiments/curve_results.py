@@ -79,34 +79,3 @@ def bands(points: Iterable[Point]) -> dict[tuple[str, str], list[Band]]:
 def _band(step: int, values: list[float]) -> Band:
     low, median, high = np.percentile(values, [25, 50, 75]).tolist()
     return Band(step, low, median, high, len(values))
-
-
-class Final(NamedTuple):
-    """A line of a figure at the end of its task's curves."""
-
-    env: str
-    exploration: str
-    step: int
-    """The last step that any run of the task got to."""
-    band: Band | None
-    """The seeds that got there; None if none did."""
-    seeds: int
-    """Seeds that have a result at all."""
-
-
-def finals(points: list[Point]) -> list[Final]:
-    """What came out, by task and exploration; seeds that did not get to the end are counted, not mixed in."""
-    lines = bands(points)
-    last = {
-        env: max(band.step for (other, _), line in lines.items() if other == env for band in line) for env, _ in lines
-    }
-    return [
-        Final(
-            env,
-            exploration,
-            last[env],
-            line[-1] if line[-1].step == last[env] else None,
-            max(band.seeds for band in line),
-        )
-        for (env, exploration), line in lines.items()
-    ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paramnoise.experiments.curve_results import Band, Final, Point, bands, finals, read_results, write_results
+from paramnoise.experiments.curve_results import Band, Point, bands, read_results, write_results
 from paramnoise.validation import UsageError
 
 
@@ -49,16 +49,3 @@ def test_lines_are_kept_apart_and_steps_in_order():
         ("Task-v0", "ou"): [10],
         ("Task-v0", "none"): [10, 20],
     }
-
-
-def test_seeds_that_did_not_get_to_the_end_are_counted_and_not_mixed_in():
-    done, partly = points("none", [0.0, 6.0], [0.0, 8.0], [100.0]), points("ou", [1.0], [2.0])
-    assert finals(done + partly) == [
-        Final("Task-v0", "none", 20, Band(20, 6.5, 7.0, 7.5, 2), 3),
-        Final("Task-v0", "ou", 20, None, 2),
-    ]
-
-
-def test_each_task_has_an_end_of_its_own():
-    both = points("none", [1.0, 2.0]) + points("none", [3.0], env="Other-v0")
-    assert [(final.env, final.step) for final in finals(both)] == [("Task-v0", 20), ("Other-v0", 10)]
