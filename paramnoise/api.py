@@ -17,7 +17,7 @@ from paramnoise.policies import noise_free_actions
 from paramnoise.presets import make_config
 from paramnoise.training.config import RunConfig
 from paramnoise.training.display import bar, describe
-from paramnoise.training.host import EVALUATION_STREAM
+from paramnoise.training.evaluation import EVALUATION_STREAM
 from paramnoise.training.run import build_loop, load_loop, save_loop
 from paramnoise.training.run_directory import RunDirectory
 from paramnoise.validation import UsageError, require

@@ -15,20 +15,16 @@ import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from paramnoise.agents.learner import Learner, Transition
 from paramnoise.envs.vector import VectorEnv
 from paramnoise.exploration import Exploration, ParameterNoise
-from paramnoise.policies import Policy, noise_free_actions
+from paramnoise.policies import Policy
 from paramnoise.training import core
+from paramnoise.training.evaluation import Evaluator, seed_of
 from paramnoise.training.host_actor import HostActor
-from paramnoise.training.packing import Packing
-from paramnoise.training.replay import Replay
+from paramnoise.training.programs import Programs
 from paramnoise.validation import RunError
-
-EVALUATION_STREAM = 1_000_003
-"""Keeps the seeds of evaluation episodes apart from those of training."""
 
 MOST_PENDING = 1_000
 """Vector steps that wait on the host at the most."""
@@ -60,10 +56,10 @@ class HostLoop:
             overlap: learn while the environments step; acting is then one training behind.
         """
         self.learner, self.exploration, self.seed = learner, exploration, seed
-        self._make_env, self._eval_max_steps, self._overlap = make_env, eval_max_steps, overlap
+        self._overlap = overlap
         self._episodes_are_fixed = isinstance(exploration, ParameterNoise)
         self._envs = VectorEnv(make_env, num_envs, seed)
-        self._evaluation: VectorEnv | None = None
+        self._evaluator = Evaluator(make_env, eval_max_steps)
         self._obs = self._envs.restart()
         self._starts = np.ones(num_envs, bool)
         self._running_return = np.zeros(num_envs)
@@ -73,16 +69,11 @@ class HostLoop:
         self._pending: list[Transition] = []
         self._capacity = min(max(learner.config.train_every // num_envs, 1), MOST_PENDING)
         state = jax.jit(functools.partial(core.init, learner, exploration))(self._key, self._obs)
-        self._learned_packing = Packing((state.learner, state.losses))
-        self._policy_packing = Packing(learner.policy(state.learner))
-        self._explored_packing = Packing(state.exploration)
-        self._pack = jax.jit(self._packed)
-        self._unpack = jax.jit(self._unpacked)
-        self._begin = jax.jit(self._begin_packed)
-        self._choose = jax.jit(self._choose_packed)
-        self._adopt = jax.jit(self._adopt_packed)
-        self._learn = jax.jit(self._learn_packed, donate_argnums=(0, 2))
-        self._report = jax.jit(self._report_packed)
+        self._programs = programs = Programs(learner, exploration, state)
+        self._pack, self._unpack = jax.jit(programs.pack), jax.jit(programs.unpack)
+        self._begin, self._adopt = jax.jit(programs.begin), jax.jit(programs.adopt)
+        self._choose, self._report = jax.jit(programs.choose), jax.jit(programs.report)
+        self._learn = jax.jit(programs.learn, donate_argnums=(0, 2))
         self._loss_names = tuple(state.losses.total)
         fits = HostActor.fits(exploration, learner.policy(state.learner))
         self._actor = HostActor(exploration, (seed, core.ACT), num_envs) if fits else None
@@ -100,8 +91,6 @@ class HostLoop:
 
     @state.setter
     def state(self, state: core.TrainState) -> None:
-        # Only vectors cross the compiled calls: flattening the modules of a state, or passing each of its arrays, would
-        # cost more than a train step does.
         self._learned, self._explored, self._policy = self._pack(state.learner, state.losses, state.exploration)
         self._adapted = self._explored
         self._trained = (self._policy, self._adapted)
@@ -142,12 +131,7 @@ class HostLoop:
 
     def evaluate(self, episodes: int, seed: int) -> np.ndarray:
         """The returns of noise-free episodes on environments of their own."""
-        if self._evaluation is not None and self._evaluation.num_envs != episodes:
-            self._evaluation.close()
-            self._evaluation = None
-        if self._evaluation is None:
-            self._evaluation = VectorEnv(self._make_env, episodes, EVALUATION_STREAM)
-        return evaluate(self.policy, self._evaluation, EVALUATION_STREAM + seed, self._eval_max_steps)
+        return self._evaluator.returns(self.policy, episodes, seed)
 
     def snapshot(self) -> tuple[core.TrainState, dict[str, np.ndarray]]:
         """All that is needed to go on as if never interrupted: the state of training, and the loop's own arrays."""
@@ -182,8 +166,7 @@ class HostLoop:
         """Closes all environments."""
         self._learner_thread.shutdown()
         self._envs.close()
-        if self._evaluation is not None:
-            self._evaluation.close()
+        self._evaluator.close()
 
     def _step(self) -> None:
         step = np.int32(self._step_count)
@@ -212,9 +195,10 @@ class HostLoop:
 
     def _act_in_numpy(self, actor: HostActor) -> np.ndarray:
         if not self._is_actor_loaded:
+            programs = self._programs
             policy, explored = (
                 packing.unpack([np.asarray(vector) for vector in vectors])
-                for packing, vectors in ((self._policy_packing, self._policy), (self._explored_packing, self._explored))
+                for packing, vectors in ((programs.policy, self._policy), (programs.explored, self._explored))
             )
             actor.load(policy, explored)
             self._is_actor_loaded = True
@@ -269,73 +253,10 @@ class HostLoop:
         if self._overlap:
             jax.block_until_ready(policy)
 
-    def _packed(self, learner: Any, losses: core.Losses, explored: Any) -> tuple[list[Array], list[Array], list[Array]]:
-        policy = self._policy_packing.pack(self.learner.policy(learner))
-        return self._learned_packing.pack((learner, losses)), self._explored_packing.pack(explored), policy
-
-    def _unpacked(self, learned: list[Array], explored: list[Array]) -> tuple[Any, core.Losses, Any]:
-        return *self._learned_packing.unpack(learned), self._explored_packing.unpack(explored)
-
-    def _behaviour(self, explored: list[Array], policy: list[Array], key: Array, step: Array) -> core.Behaviour:
-        return core.Behaviour(self._explored_packing.unpack(explored), self._policy_packing.unpack(policy), key, step)
-
-    def _begin_packed(
-        self, explored: list[Array], policy: list[Array], key: Array, step: Array, starts: Array
-    ) -> list[Array]:
-        state = self._behaviour(explored, policy, key, step)
-        return self._explored_packing.pack(core.begin(self.exploration, state, starts))
-
-    def _adopt_packed(self, acting: list[Array], adapted: list[Array]) -> list[Array]:
-        unpack = self._explored_packing.unpack
-        return self._explored_packing.pack(self.exploration.adopt(unpack(acting), unpack(adapted)))
-
-    def _choose_packed(
-        self, explored: list[Array], policy: list[Array], key: Array, step: Array, obs: Array
-    ) -> tuple[Array, list[Array]]:
-        """The actions, and the state of exploration if acting changed it."""
-        state = self._behaviour(explored, policy, key, step)
-        after, actions = core.choose(self.exploration, state, obs)
-        pairs = zip(jax.tree.leaves(after), jax.tree.leaves(state.exploration), strict=True)
-        is_same = all(new is old for new, old in pairs)
-        return actions, [] if is_same else self._explored_packing.pack(after)
-
-    def _learn_packed(
-        self,
-        learned: list[Array],
-        explored: list[Array],
-        replay: Replay,
-        key: Array,
-        step: Array,
-        batches: Transition,
-        count: Array,
-    ) -> tuple[list[Array], list[Array], Replay, list[Array]]:
-        learner, losses, exploration = self._unpacked(learned, explored)
-        state = core.TrainState(learner, exploration, replay, losses, key, step)
-
-        def learn(i: Array, state: core.TrainState) -> core.TrainState:
-            return core.learn(self.learner, self.exploration, state, jax.tree.map(lambda rows: rows[i], batches))
-
-        if self._capacity == 1:  # an agent that trains at every step, such as DQN: no loop around its one step
-            state = core.learn(self.learner, self.exploration, state, batches)
-        else:
-            state = jax.lax.fori_loop(0, count, learn, state)
-        learned, explored, policy = self._packed(state.learner, state.losses, state.exploration)
-        return learned, explored, state.replay, policy
-
-    def _report_packed(
-        self, learned: list[Array], explored: list[Array], replay: Replay, key: Array, step: Array
-    ) -> tuple[list[Array], dict[str, Array], Array]:
-        """What was learned, with loss terms that start anew; what a log should show; the train steps since the last."""
-        learner, losses, exploration = self._unpacked(learned, explored)
-        state = core.TrainState(learner, exploration, replay, losses, key, step)
-        after, reported = core.report(self.exploration, state)
-        return self._learned_packing.pack((after.learner, after.losses)), reported, losses.train_steps
-
     def _row(self, eval_episodes: int) -> dict[str, float]:
         step = self.step
         self._settle()
-        # Seeded by the step, so that an evaluation neither depends on the ones before it nor disturbs training.
-        returns = self.evaluate(eval_episodes, seed=EVALUATION_STREAM * self.seed + step)
+        returns = self.evaluate(eval_episodes, seed_of(self.seed, step))
         self._learned, reported, train_steps = self._report(
             self._learned, self._adapted, self._replay, self._key, np.int32(step)
         )
@@ -353,24 +274,3 @@ class HostLoop:
             "train_return_mean": float(np.mean(ended)) if ended else float("nan"),
             **{name: value.item() for name, value in jax.device_get(reported).items()},
         }
-
-
-def evaluate(policy: Policy, envs: VectorEnv, seed: int, max_steps: int) -> np.ndarray:
-    """The return of one noise-free episode, or of its first `max_steps` steps, in each environment."""
-    leaves, structure = jax.tree.flatten(policy)
-    obs = envs.restart(seed)
-    returns = np.zeros(envs.num_envs)
-    running = np.ones(envs.num_envs, bool)
-    for _ in range(max_steps):
-        after = envs.step(np.asarray(_noise_free(structure, leaves, obs)), where=running)
-        returns += after.reward
-        running &= ~after.starts
-        if not running.any():
-            break
-        obs = after.obs
-    return returns
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _noise_free(structure: Any, leaves: list[Array], obs: Array) -> Array:
-    return noise_free_actions(jax.tree.unflatten(structure, leaves), obs)

@@ -18,7 +18,7 @@ from paramnoise.envs.vector import VectorEnv
 from paramnoise.policies import StochasticPolicy
 from paramnoise.strategy import Exploration
 from paramnoise.training.core import ACT, ADAPT, BEGIN, INIT
-from paramnoise.training.host import EVALUATION_STREAM, evaluate
+from paramnoise.training.evaluation import Evaluator, seed_of
 from paramnoise.training.host_policy import HostPolicy
 from paramnoise.training.rollout import RolloutBuffer
 from paramnoise.validation import RunError, require
@@ -60,9 +60,8 @@ class OnPolicyLoop:
         size = learner.config.batch_size
         require(size >= num_envs, "batch_size", size, f"at least num_envs ({num_envs})")
         self.learner, self.exploration, self.seed = learner, exploration, seed
-        self._make_env, self._eval_max_steps = make_env, eval_max_steps
         self._envs = VectorEnv(make_env, num_envs, seed)
-        self._evaluation: VectorEnv | None = None
+        self._evaluator = Evaluator(make_env, eval_max_steps)
         self._is_continuous = isinstance(self._envs.action_space, gym.spaces.Box)
         self._obs = self._envs.restart()
         self._starts, self._any_start = np.ones(num_envs, bool), True
@@ -132,12 +131,7 @@ class OnPolicyLoop:
 
     def evaluate(self, episodes: int, seed: int) -> np.ndarray:
         """The returns of noise-free episodes on environments of their own."""
-        if self._evaluation is not None and self._evaluation.num_envs != episodes:
-            self._evaluation.close()
-            self._evaluation = None
-        if self._evaluation is None:
-            self._evaluation = VectorEnv(self._make_env, episodes, EVALUATION_STREAM)
-        return evaluate(self.policy, self._evaluation, EVALUATION_STREAM + seed, self._eval_max_steps)
+        return self._evaluator.returns(self.policy, episodes, seed)
 
     def snapshot(self) -> tuple[OnPolicyState, dict[str, np.ndarray]]:
         """All that is needed to go on as if never interrupted, at any vector step, and so within a batch."""
@@ -169,8 +163,7 @@ class OnPolicyLoop:
     def close(self) -> None:
         """Closes all environments."""
         self._envs.close()
-        if self._evaluation is not None:
-            self._evaluation.close()
+        self._evaluator.close()
 
     @property
     def _explored(self) -> list[Array]:
@@ -256,8 +249,7 @@ class OnPolicyLoop:
 
     def _row(self, eval_episodes: int) -> dict[str, float]:
         step = self.step
-        # Seeded by the step, so that an evaluation neither depends on the ones before it nor disturbs training.
-        returns = self.evaluate(eval_episodes, seed=EVALUATION_STREAM * self.seed + step)
+        returns = self.evaluate(eval_episodes, seed_of(self.seed, step))
         explored = jax.device_get(self._describe(self.state.exploration, np.int32(step)))
         means = np.mean(self._reports, axis=0) if self._reports else np.full(len(Report._fields), np.nan)
         ended, self._ended_returns, self._reports = self._ended_returns, [], []

@@ -21,7 +21,7 @@ from paramnoise.policies import noise_free_actions
 from paramnoise.training import run as runs
 from paramnoise.training.config import RunConfig
 from paramnoise.training.display import StopFlag, stop_on_signals
-from paramnoise.training.host import EVALUATION_STREAM
+from paramnoise.training.evaluation import EVALUATION_STREAM
 from paramnoise.training.run_directory import WALL_CLOCK_COLUMNS, RunDirectory
 from paramnoise.validation import UsageError
 
