@@ -55,7 +55,7 @@ class MemberEvaluator:
     """Runs episodes of members in environments of its own; acts in NumPy, with parameters for each environment."""
 
     def __init__(self, setting: Setting):
-        """Makes the environments; `begin` gives them episodes."""
+        """Makes the environments; `evaluate` gives them episodes."""
         self._setting, self._config = setting, setting.learner.config
         self._envs = [setting.make_env() for _ in range(setting.num_envs)]
         self._table = noise_table(self._config.table_size)
