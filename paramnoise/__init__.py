@@ -1,7 +1,7 @@
 """Exploration by parameter space noise (Plappert et al., ICLR 2018)."""
 
 from paramnoise import noise
-from paramnoise.api import DDPG, DQN, TRPO, Agent, BootstrappedDQN, Evaluation, load
+from paramnoise.api import DDPG, DQN, ES, TRPO, Agent, BootstrappedDQN, Evaluation, load
 from paramnoise.exploration import (
     BootstrapHead,
     EpsilonGreedy,
@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DDPG",
     "DQN",
+    "ES",
     "TRPO",
     "Agent",
     "BootstrapHead",

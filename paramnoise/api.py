@@ -187,7 +187,13 @@ class TRPO(Agent):
     algorithm = "trpo"
 
 
-AGENTS: dict[str, type[Agent]] = {cls.algorithm: cls for cls in (DQN, BootstrappedDQN, DDPG, TRPO)}
+class ES(Agent):
+    """Evolution strategies for continuous or discrete actions; it learns by perturbing, so nothing else explores."""
+
+    algorithm = "es"
+
+
+AGENTS: dict[str, type[Agent]] = {cls.algorithm: cls for cls in (DQN, BootstrappedDQN, DDPG, TRPO, ES)}
 
 
 def load(path: str | Path, env: EnvLike | None = None) -> Agent:

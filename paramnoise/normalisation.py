@@ -31,14 +31,17 @@ def init(size: int) -> Normaliser:
 
 
 def observe(normaliser: Normaliser, obs: Array) -> Normaliser:
-    """Adds a batch of observations, [batch, size] (Chan et al. 1979)."""
-    added = obs.shape[0]
-    seen = normaliser.seen + added
+    """Adds a batch of observations, [batch, size]."""
     mean = jnp.mean(obs, axis=0)
-    shift = mean - normaliser.mean
-    squares = jnp.sum(jnp.square(obs - mean), axis=0)
+    return merge(normaliser, Normaliser(jnp.float32(obs.shape[0]), mean, jnp.sum(jnp.square(obs - mean), axis=0)))
+
+
+def merge(normaliser: Normaliser, added: Normaliser) -> Normaliser:
+    """The statistics of two sets of observations together (Chan et al. 1979)."""
+    seen = normaliser.seen + added.seen
+    shift = added.mean - normaliser.mean
     return Normaliser(
         seen,
-        normaliser.mean + shift * added / seen,
-        normaliser.squares + squares + jnp.square(shift) * normaliser.seen * added / seen,
+        normaliser.mean + shift * added.seen / seen,
+        normaliser.squares + added.squares + jnp.square(shift) * normaliser.seen * added.seen / seen,
     )

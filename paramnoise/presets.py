@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from paramnoise.agents import ALGORITHMS, Algorithm, TRPOConfig
+from paramnoise.agents import ALGORITHMS, Algorithm, ESConfig, TRPOConfig
 from paramnoise.envs.chain import DEFAULT_LENGTH, check_length, horizon
 from paramnoise.exploration import Exploration
 from paramnoise.training.config import RunConfig
@@ -28,7 +28,9 @@ class Preset:
     """Fields of the run."""
 
     def agent_settings(self, config: type) -> dict[str, Any]:
-        """The agent's settings that the config of an agent has."""
+        """The agent's settings that the config of an agent has; for ES its own defaults are all there is."""
+        if config is ESConfig:
+            return {}
         names = {field.name for field in dataclasses.fields(config)}
         settings = self.on_policy if issubclass(config, TRPOConfig) else self.agent
         return {name: value for name, value in settings.items() if name in names}

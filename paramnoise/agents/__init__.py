@@ -5,15 +5,17 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from paramnoise.agents import bootstrapped_dqn, ddpg, dqn, trpo
+from paramnoise.agents import bootstrapped_dqn, ddpg, dqn, es, trpo
 from paramnoise.agents.bootstrapped_dqn import BootstrappedDQNConfig
 from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
+from paramnoise.agents.es import ESConfig, ESLearner
 from paramnoise.agents.learner import Learner, Transition
 from paramnoise.agents.trpo import OnPolicyLearner, TRPOConfig
 from paramnoise.exploration import EXPLORATIONS, Exploration
 from paramnoise.on_policy_noise import ON_POLICY_EXPLORATIONS
 from paramnoise.policies import DeterministicPolicy, GreedyPolicy, StochasticPolicy, VotingPolicy
+from paramnoise.strategy import NoNoise
 from paramnoise.validation import UsageError, choose
 
 
@@ -23,10 +25,10 @@ class Algorithm(NamedTuple):
     name: str
     title: str
     config: type
-    make: Callable[..., Learner | OnPolicyLearner]
-    """config, observation size, number (or dimensions) of actions -> learner; on-policy also whether discrete."""
-    policy: type
-    """The type of its policy, which decides the explorations that fit."""
+    make: Callable[..., Learner | OnPolicyLearner | ESLearner]
+    """config, observation size, number or dimensions of actions -> learner; one of both kinds also whether discrete."""
+    policy: type | None
+    """The type of its policy, which decides the explorations that fit; None: its learning is exploration, none fits."""
     default_exploration: str
 
     @property
@@ -40,10 +42,15 @@ class Algorithm(NamedTuple):
         return self.policy is StochasticPolicy
 
     @property
+    def is_population(self) -> bool:
+        """Whether it learns by perturbing its policy, and so needs no exploration; it takes both kinds of actions."""
+        return self.policy is None
+
+    @property
     def explorations(self) -> list[str]:
         """The names of the explorations that fit."""
         known = ON_POLICY_EXPLORATIONS if self.is_on_policy else EXPLORATIONS
-        return [kind for kind, cls in known.items() if self.policy in cls.policies]
+        return [kind for kind, cls in known.items() if self._fits(cls)]
 
     def exploration_type(self, kind: str) -> type[Exploration]:
         """The exploration of that name, or UsageError if there is none; what a name means is the agent's to say."""
@@ -52,10 +59,13 @@ class Algorithm(NamedTuple):
 
     def check_exploration(self, exploration: Exploration) -> None:
         """Raises UsageError if the exploration cannot act on this agent's policy."""
-        if self.policy in exploration.policies:
+        if self._fits(type(exploration)):
             return
-        actions = "continuous" if self.is_continuous else "discrete"
-        nature = "policy is stochastic" if self.is_on_policy else f"actions are {actions}"
+        nature = f"actions are {'continuous' if self.is_continuous else 'discrete'}"
+        if self.is_on_policy:
+            nature = "policy is stochastic"
+        if self.is_population:
+            nature = "own perturbations explore"
         if exploration.kind in self.explorations:
             fits = self.exploration_type(exploration.kind).__name__
             remedy = f"its {exploration.kind!r} is {fits}, not {type(exploration).__name__}"
@@ -66,15 +76,19 @@ class Algorithm(NamedTuple):
     def build(self, config: Any, env: str, observation_space: gym.Space, action_space: gym.Space) -> Any:
         """Makes the learner for an environment, or raises UsageError if the action space does not fit.
 
-        It is a `Learner`, or an `OnPolicyLearner` if the agent is on-policy.
+        It is a `Learner`, an `OnPolicyLearner` if the agent is on-policy, or an `ESLearner`.
         """
         assert isinstance(observation_space, gym.spaces.Box)
         is_discrete = isinstance(action_space, gym.spaces.Discrete)
-        kind = {"is_discrete": is_discrete} if self.is_on_policy else {}
-        wants_discrete = is_discrete if self.is_on_policy else not self.is_continuous
+        takes_both = self.is_on_policy or self.is_population
+        kind = {"is_discrete": is_discrete} if takes_both else {}
+        wants_discrete = is_discrete if takes_both else not self.is_continuous
         return self.make(
             config, observation_space.shape[0], self._action_size(env, action_space, wants_discrete), **kind
         )
+
+    def _fits(self, exploration: type[Exploration]) -> bool:
+        return issubclass(exploration, NoNoise) if self.is_population else self.policy in exploration.policies
 
     def _action_size(self, env: str, space: gym.Space, wants_discrete: bool) -> int:
         if not wants_discrete:
@@ -102,6 +116,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         ),
         Algorithm("ddpg", "DDPG", DDPGConfig, ddpg.make, DeterministicPolicy, "parameter"),
         Algorithm("trpo", "TRPO", TRPOConfig, trpo.make, StochasticPolicy, "parameter"),
+        Algorithm("es", "evolution strategies", ESConfig, es.make, None, "none"),
     )
 }
 """Every agent by its name on the command line."""
@@ -112,6 +127,8 @@ __all__ = [
     "BootstrappedDQNConfig",
     "DDPGConfig",
     "DQNConfig",
+    "ESConfig",
+    "ESLearner",
     "Learner",
     "OnPolicyLearner",
     "TRPOConfig",

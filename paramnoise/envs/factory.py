@@ -1,6 +1,7 @@
 """Makes environments from what users have: an id, an environment, or a function that makes one."""
 
 import copy
+import functools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -33,15 +34,9 @@ def env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Ca
     Raises:
         UsageError: from the function, if Gymnasium cannot make the environment or its observations are pixels.
     """
-    if isinstance(env, str):
-        make = lambda: _make_by_id(env, env_kwargs or {})  # noqa: E731
-    elif env_kwargs:
+    if env_kwargs and not isinstance(env, str):
         raise UsageError("env_kwargs go with an environment's id; pass a function that makes the environment instead")
-    elif isinstance(env, gym.Env):
-        make = lambda: copy.deepcopy(env)  # noqa: E731
-    else:
-        make = env
-    return lambda: _as_vector(make())
+    return functools.partial(_fresh, env, dict(env_kwargs or {}))  # unlike a lambda, it can go to another process
 
 
 def env_name(env: EnvLike) -> str:
@@ -76,6 +71,12 @@ class _UnitActions(gym.wrappers.RescaleAction):
 
 class _Flattened(gym.wrappers.FlattenObservation):
     """Our flattening, told apart from a user's own."""
+
+
+def _fresh(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
+    if isinstance(env, str):
+        return _as_vector(_make_by_id(env, kwargs))
+    return _as_vector(copy.deepcopy(env) if isinstance(env, gym.Env) else env())
 
 
 def _make_by_id(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env:

@@ -1,1 +1,1 @@
-"""Training: the two loops and what they are made of, runs and their directories."""
+"""Training: the loops and what they are made of, runs and their directories."""

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from paramnoise.agents import ALGORITHMS, Algorithm, DDPGConfig, TRPOConfig
+from paramnoise.agents import ALGORITHMS, Algorithm, DDPGConfig, ESConfig, TRPOConfig
 from paramnoise.agents.q_learning import QLearningConfig
 from paramnoise.exploration import Exploration
 from paramnoise.validation import UsageError, choose, require
@@ -22,7 +22,7 @@ class RunConfig:
     """Whether Gymnasium can make the environment from its id."""
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Keywords of the environment."""
-    agent: QLearningConfig | DDPGConfig | TRPOConfig
+    agent: QLearningConfig | DDPGConfig | TRPOConfig | ESConfig
     """The agent's settings."""
     exploration: Exploration
     """The exploration and its settings."""
@@ -47,7 +47,7 @@ class RunConfig:
         algorithm.check_exploration(self.exploration)
         require(0 <= self.seed < 2**31, "seed", self.seed, "at least 0 and below 2^31")
         require(self.num_envs >= 1, "num_envs", self.num_envs, "at least 1")
-        if self.overlap and algorithm.is_on_policy:
+        if self.overlap and (algorithm.is_on_policy or algorithm.is_population):
             raise UsageError(f"overlap needs an agent that learns from replay, not {self.algorithm}")
         require(self.steps >= 1, "steps", self.steps, "at least 1")
         require(self.eval_every >= 1, "eval_every", self.eval_every, "at least 1")

@@ -1,11 +1,10 @@
 """One run: a config and a directory in, progress and a checkpoint out, resumable at any time."""
 
 import contextlib
-import functools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -16,6 +15,7 @@ from paramnoise.training.config import RunConfig
 from paramnoise.training.display import Bar, StopFlag, bar, describe, stop_on_signals
 from paramnoise.training.host import HostLoop
 from paramnoise.training.on_policy import OnPolicyLoop
+from paramnoise.training.population import PopulationLoop
 from paramnoise.training.run_directory import RunDirectory
 from paramnoise.training.tensorboard import TensorBoardLog
 from paramnoise.validation import RunError, require, require_extra
@@ -44,7 +44,7 @@ class Watcher(Protocol):
         """The signal that asked the run to stop."""
 
 
-Loop = HostLoop | OnPolicyLoop
+Loop = HostLoop | OnPolicyLoop | PopulationLoop
 
 
 def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> Loop:
@@ -52,15 +52,12 @@ def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> Loop:
     probe = make_env()
     learner = config.made_by.build(config.agent, config.env, probe.observation_space, probe.action_space)
     probe.close()
-    loop: Any = OnPolicyLoop if config.made_by.is_on_policy else functools.partial(HostLoop, overlap=config.overlap)
-    return loop(
-        learner,
-        config.exploration,
-        make_env,
-        seed=config.seed,
-        num_envs=config.num_envs,
-        eval_max_steps=config.eval_max_steps,
-    )
+    common: Any = {"seed": config.seed, "num_envs": config.num_envs, "eval_max_steps": config.eval_max_steps}
+    if config.made_by.is_population:
+        return PopulationLoop(learner, make_env, **common)
+    if config.made_by.is_on_policy:
+        return OnPolicyLoop(learner, config.exploration, make_env, **common)
+    return HostLoop(learner, config.exploration, make_env, overlap=config.overlap, **common)
 
 
 def save_loop(loop: Loop, directory: Path, wall_time: float) -> None:
@@ -148,27 +145,27 @@ def run(
 def _terminal(config: RunConfig) -> Iterator[Watcher]:
     """A run that people follow: a bar and lines, and signals that stop it."""
     with bar(config.steps, f"{config.algorithm} {config.env}", "steps") as shown, stop_on_signals() as stop:
-        yield _Terminal(shown, stop, config.num_envs)
+        yield _Terminal(shown, stop)
 
 
-class _Terminal(NamedTuple):
-    shown: Bar
-    stop: StopFlag
-    num_envs: int
+class _Terminal:
+    def __init__(self, shown: Bar, stop: StopFlag):
+        self._shown, self._stop, self._moved_at = shown, stop, 0
 
     def on_step(self, step: int) -> None:
-        if step // BAR_EVERY > (step - self.num_envs) // BAR_EVERY:
-            self.shown.advance_to(step)
+        if step // BAR_EVERY > self._moved_at // BAR_EVERY:
+            self._shown.advance_to(step)
+            self._moved_at = step
 
     def on_row(self, row: dict[str, float]) -> None:
-        self.shown.line(describe(row))
+        self._shown.line(describe(row))
 
     def should_stop(self) -> bool:
-        return bool(self.stop)
+        return bool(self._stop)
 
     @property
     def signal(self) -> int | None:
-        return self.stop.signal
+        return self._stop.signal
 
 
 class _RunFiles:

@@ -29,6 +29,10 @@ WALL_CLOCK_COLUMNS = ("steps_per_second", "wall_time")
 """The only columns in which two runs of one seed may differ."""
 
 
+MAY_DIFFER = ("steps", "agent.workers")
+"""The fields of a config that a resumed run may change."""
+
+
 class RunDirectory:
     """One run's files."""
 
@@ -48,7 +52,7 @@ class RunDirectory:
         """Raises UsageError if the run cannot have the directory.
 
         A directory with another config is never taken; one with the same config only with `resume`, and then `steps`
-        may differ, to go on for longer.
+        may differ, to go on for longer, as may the number of workers of ES, which changes no result.
         """
         if self.exists():
             held = self.config()
@@ -149,7 +153,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
 
 
 def differences(held: RunConfig, wanted: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """The fields of two configs side by side, nested ones by name, but for `steps`."""
+    """The fields of two configs side by side, nested ones by name, but for `steps` and the workers of ES."""
     sides = []
     for config in (held, wanted):
         values = config.to_json()
@@ -158,7 +162,7 @@ def differences(held: RunConfig, wanted: RunConfig) -> dict[str, tuple[Any, Any]
         }
         sides.append({**values, **nested})
     names = dict.fromkeys([*sides[0], *sides[1]])
-    return {name: (sides[0].get(name), sides[1].get(name)) for name in names if name != "steps"}
+    return {name: (sides[0].get(name), sides[1].get(name)) for name in names if name not in MAY_DIFFER}
 
 
 def provenance() -> dict[str, Any]:
