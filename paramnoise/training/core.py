@@ -42,9 +42,14 @@ class TrainState(NamedTuple):
     """Environment steps so far, over all environments."""
 
 
+def key_at(key: Array, purpose: int, step: Array) -> Array:
+    """The key of a step for one purpose."""
+    return jax.random.fold_in(jax.random.fold_in(key, purpose), step)
+
+
 def key_for(state: "TrainState | Behaviour", purpose: int) -> Array:
     """The key of this step for one purpose."""
-    return jax.random.fold_in(jax.random.fold_in(state.key, purpose), state.step)
+    return key_at(state.key, purpose, state.step)
 
 
 def init(learner: Learner, exploration: Exploration, key: Array, obs: Array) -> TrainState:

@@ -1,7 +1,7 @@
 """Noise-free evaluation, on environments of its own."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +11,7 @@ from jax import Array
 
 from paramnoise.envs.vector import VectorEnv
 from paramnoise.policies import Policy, noise_free_actions
+from paramnoise.validation import RunError
 
 EVALUATION_STREAM = 1_000_003
 """Keeps the seeds of evaluation episodes apart from those of training."""
@@ -31,15 +32,40 @@ class Evaluator:
             self._envs = VectorEnv(self._make_env, episodes, EVALUATION_STREAM)
         return evaluate(policy, self._envs, EVALUATION_STREAM + seed, self._max_steps)
 
+    def row(
+        self, policy: Policy, eval_episodes: int, seed: int, step: int, episodes: int, ended: Sequence[float]
+    ) -> dict[str, float]:
+        """The columns that every row of progress begins with, evaluation included.
+
+        Args:
+            policy: the clean policy.
+            eval_episodes: episodes of the evaluation.
+            seed: the run's.
+            step: environment steps so far; it decides the evaluation's seed, so that none depends on those before it or
+                disturbs training.
+            episodes: episodes so far.
+            ended: the returns of the training episodes that ended since the last row.
+        """
+        returns = self.returns(policy, eval_episodes, EVALUATION_STREAM * seed + step)
+        return {
+            "step": step,
+            "episodes": episodes,
+            "eval_return_mean": float(np.mean(returns)),
+            "eval_return_median": float(np.median(returns)),
+            "train_return_mean": float(np.mean(ended)) if ended else float("nan"),
+        }
+
     def close(self) -> None:
         """Closes the environments."""
         if self._envs is not None:
             self._envs.close()
 
 
-def seed_of(run_seed: int, step: int) -> int:
-    """The seed of a run's evaluation: by the step, so that none depends on those before it or disturbs training."""
-    return EVALUATION_STREAM * run_seed + step
+def require_finite(values: Mapping[str, Any], step: int, remedy: str = "a lower rate may help") -> None:
+    """Raises RunError if one of the numbers that learning reports is not finite."""
+    for name, value in values.items():
+        if not np.isfinite(value):
+            raise RunError(f"{name} is {value} by step {step}: learning has diverged ({remedy})")
 
 
 def evaluate(policy: Policy, envs: VectorEnv, seed: int, max_steps: int) -> np.ndarray:

@@ -7,7 +7,7 @@ episode's policy is fixed; with `overlap` the next call of its kind, so that act
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -17,20 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from paramnoise.agents.learner import Learner, Transition
-from paramnoise.envs.vector import VectorEnv
 from paramnoise.exploration import Exploration, ParameterNoise
 from paramnoise.policies import Policy
 from paramnoise.training import core
-from paramnoise.training.evaluation import Evaluator, seed_of
+from paramnoise.training.evaluation import require_finite
 from paramnoise.training.host_actor import HostActor
 from paramnoise.training.programs import Programs
-from paramnoise.validation import RunError
+from paramnoise.training.vector_loop import VectorLoop
 
 MOST_PENDING = 1_000
 """Vector steps that wait on the host at the most."""
 
 
-class HostLoop:
+class HostLoop(VectorLoop):
     """Training of one agent on Gymnasium environments; owns the side effects."""
 
     def __init__(
@@ -55,16 +54,10 @@ class HostLoop:
             eval_max_steps: steps after which an evaluation's episode is cut.
             overlap: learn while the environments step; acting is then one training behind.
         """
-        self.learner, self.exploration, self.seed = learner, exploration, seed
+        super().__init__(make_env, seed, num_envs, eval_max_steps)
+        self.learner, self.exploration = learner, exploration
         self._overlap = overlap
         self._episodes_are_fixed = isinstance(exploration, ParameterNoise)
-        self._envs = VectorEnv(make_env, num_envs, seed)
-        self._evaluator = Evaluator(make_env, eval_max_steps)
-        self._obs = self._envs.restart()
-        self._starts = np.ones(num_envs, bool)
-        self._running_return = np.zeros(num_envs)
-        self._ended_returns: list[float] = []
-        self.episodes = 0
         self._key = jax.random.PRNGKey(seed)  # a plain array, as are all leaves: it is saved and passed like any other
         self._pending: list[Transition] = []
         self._capacity = min(max(learner.config.train_every // num_envs, 1), MOST_PENDING)
@@ -78,8 +71,9 @@ class HostLoop:
         fits = HostActor.fits(exploration, learner.policy(state.learner))
         self._actor = HostActor(exploration, (seed, core.ACT), num_envs) if fits else None
         self._learner_thread = ThreadPoolExecutor(1, thread_name_prefix="learner")
-        self._learning: Future[None]
-        self._learning = self._training = self._learner_thread.submit(lambda: None)
+        self._learning: Future[None] = Future()
+        self._learning.set_result(None)
+        self._training = self._learning
         self.state = state
 
     @property
@@ -87,7 +81,7 @@ class HostLoop:
         """The state of training, with all that happened taken in."""
         self._settle()
         learner, losses, explored = self._unpack(self._learned, self._explored)
-        return core.TrainState(learner, explored, self._replay, losses, self._key, jnp.int32(self._step_count))
+        return core.TrainState(learner, explored, self._replay, losses, self._key, jnp.int32(self.step))
 
     @state.setter
     def state(self, state: core.TrainState) -> None:
@@ -95,98 +89,51 @@ class HostLoop:
         self._adapted = self._explored
         self._trained = (self._policy, self._adapted)
         self._replay = state.replay
-        self._step_count = int(state.step)
+        self.step = int(state.step)
         self._is_actor_loaded = False
-
-    @property
-    def step(self) -> int:
-        """Environment steps so far, over all environments."""
-        return self._step_count
 
     @property
     def policy(self) -> Policy:
         """The clean policy, as learned so far."""
         return self.learner.policy(self.state.learner)
 
-    def run(
-        self,
-        steps: int,
-        *,
-        eval_every: int,
-        eval_episodes: int,
-        on_step: Callable[[int], None] = lambda step: None,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> Iterator[dict[str, float]]:
-        """Trains until `steps` environment steps in all, and yields a row of progress after each evaluation.
-
-        An evaluation follows every `eval_every` steps and the last step. `on_step` hears the step count after each
-        vector step; `should_stop` is asked before each, where a snapshot can be taken.
-        """
-        while self.step < steps and not should_stop():
-            before = self.step
-            self._step()
-            on_step(self.step)
-            if self.step // eval_every > before // eval_every or self.step >= steps:
-                yield self._row(eval_episodes)
-
-    def evaluate(self, episodes: int, seed: int) -> np.ndarray:
-        """The returns of noise-free episodes on environments of their own."""
-        return self._evaluator.returns(self.policy, episodes, seed)
-
     def snapshot(self) -> tuple[core.TrainState, dict[str, np.ndarray]]:
         """All that is needed to go on as if never interrupted: the state of training, and the loop's own arrays."""
-        own = {
-            "starts": self._starts.copy(),
-            "running_return": self._running_return.copy(),
-            "ended_returns": np.array(self._ended_returns),
-            "episodes": np.array(self.episodes),
-        }
-        state = self.state
+        state, own = self.state, self._counts()
         if self._overlap:
             behind = (self._policy, self._adapted, self._trained)
             own |= {f"behind/{i}": np.asarray(vector) for i, vector in enumerate(jax.tree.leaves(behind))}
-        return state, {**own, **{f"env/{k}": v for k, v in self._envs.snapshot().items()}}
+        return state, own
 
     def restore(self, state: core.TrainState, own: dict[str, np.ndarray]) -> None:
         """Goes back to a snapshot; the environments replay their current episodes."""
         self._settle()
         self.state = state
-        self._starts = own["starts"].copy()
-        self._running_return = own["running_return"].copy()
-        self._ended_returns = own["ended_returns"].tolist()
-        self.episodes = int(own["episodes"])
+        self._restore_counts(own)
         if self._overlap:
             behind = (self._policy, self._adapted, self._trained)
             vectors = [jnp.array(own[f"behind/{i}"]) for i in range(len(jax.tree.leaves(behind)))]
             self._policy, self._adapted, self._trained = jax.tree.unflatten(jax.tree.structure(behind), vectors)
-        envs = {k.removeprefix("env/"): v for k, v in own.items() if k.startswith("env/")}
-        self._obs = self._envs.restore(envs)
 
     def close(self) -> None:
-        """Closes all environments."""
+        """Closes all environments, and ends the thread that learns."""
         self._learner_thread.shutdown()
-        self._envs.close()
-        self._evaluator.close()
+        super().close()
 
     def _step(self) -> None:
-        step = np.int32(self._step_count)
-        if self._starts.any():
+        step = np.int32(self.step)
+        if self._any_start:
             self._explored = self._begin(self._explored, self._policy, self._key, step, self._starts)
             self._is_actor_loaded = False
         actions = self._act_compiled(step) if self._actor is None else self._act_in_numpy(self._actor)
         after = self._envs.step(actions)
         happened: Any = (self._obs, actions, after.reward, after.next_obs, after.terminated)  # NumPy, as jit takes it
         self._pending.append(Transition(*happened))
-        before, self._step_count = self._step_count, self._step_count + self._envs.num_envs
-        trains = self._trains(before, self._step_count)
-        if trains or len(self._pending) == self._capacity or self._adapts(before, self._step_count):
+        before, self.step = self.step, self.step + self._envs.num_envs
+        trains = self._trains(before, self.step)
+        if trains or len(self._pending) == self._capacity or self._adapts(before, self.step):
             self._take_in(trains)
-        self._obs, self._starts = after.obs, after.starts
-        self._running_return += after.reward
-        if after.starts.any():
-            self._ended_returns += self._running_return[after.starts].tolist()
-            self._running_return[after.starts] = 0.0
-            self.episodes += int(after.starts.sum())
+        self._count(after)
 
     def _act_compiled(self, step: np.int32) -> np.ndarray:
         chosen, changed = self._choose(self._explored, self._policy, self._key, step, self._obs)
@@ -202,7 +149,7 @@ class HostLoop:
             )
             actor.load(policy, explored)
             self._is_actor_loaded = True
-        return actor.act(self._obs, self._step_count)
+        return actor.act(self._obs, self.step)
 
     def _trains(self, before: int, after: int) -> bool:
         """Whether a train step falls between two environment steps."""
@@ -225,7 +172,7 @@ class HostLoop:
         missing = self._capacity - count
         padded = [*self._pending, *[self._pending[-1]] * missing]  # one shape, one program
         batches = padded[0] if self._capacity == 1 else jax.tree.map(lambda *rows: np.stack(rows), *padded)
-        step = np.int32(self._step_count - count * self._envs.num_envs)
+        step = np.int32(self.step - count * self._envs.num_envs)
         self._pending = []
         if not self._overlap:
             if trains and self._actor is not None:  # acting waits for nothing: never be ahead of a whole training
@@ -253,24 +200,12 @@ class HostLoop:
         if self._overlap:
             jax.block_until_ready(policy)
 
-    def _row(self, eval_episodes: int) -> dict[str, float]:
-        step = self.step
+    def _columns(self) -> dict[str, float]:
         self._settle()
-        returns = self.evaluate(eval_episodes, seed_of(self.seed, step))
         self._learned, reported, train_steps = self._report(
-            self._learned, self._adapted, self._replay, self._key, np.int32(step)
+            self._learned, self._adapted, self._replay, self._key, np.int32(self.step)
         )
-        for name in self._loss_names:
-            if train_steps and not np.isfinite(reported[name]):
-                raise RunError(
-                    f"{name} is {reported[name]} by step {step}: learning has diverged (a lower rate may help)"
-                )
-        ended, self._ended_returns = self._ended_returns, []
-        return {
-            "step": step,
-            "episodes": self.episodes,
-            "eval_return_mean": float(np.mean(returns)),
-            "eval_return_median": float(np.median(returns)),
-            "train_return_mean": float(np.mean(ended)) if ended else float("nan"),
-            **{name: value.item() for name, value in jax.device_get(reported).items()},
-        }
+        shown = {name: value.item() for name, value in jax.device_get(reported).items()}
+        if train_steps:
+            require_finite({name: shown[name] for name in self._loss_names}, self.step)
+        return shown

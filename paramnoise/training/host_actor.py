@@ -7,10 +7,9 @@ import numpy as np
 
 from paramnoise.agents.ddpg import NormalisedActor
 from paramnoise.exploration import Gaussian, ParameterNoise
-from paramnoise.normalisation import CLIP, STD_FLOOR
 from paramnoise.policies import DeterministicPolicy, Policy
 from paramnoise.strategy import Exploration, NoNoise
-from paramnoise.training.host_mlp import HostMLP
+from paramnoise.training.host_mlp import HostMLP, HostNormaliser
 
 BLOCK = 1_000
 """Vector steps whose noise is drawn together."""
@@ -44,18 +43,12 @@ class HostActor:
         if isinstance(self._exploration, ParameterNoise):
             acting = explored.policies
             acting = jax.tree.map(lambda leaf: leaf[0], acting) if self._num_envs == 1 else acting
-        normaliser, actor = acting.network.normaliser, acting.network.actor
-        seen = np.asarray(normaliser.seen)[..., None]
-        std = np.maximum(np.sqrt(normaliser.squares / np.maximum(seen, 1.0)), STD_FLOOR)
-        self._shift = np.where(seen > 0, normaliser.mean, 0.0)
-        self._scale = np.where(seen > 0, 1.0 / std, 1.0)
-        self._limit = np.where(seen > 0, np.float32(CLIP), np.float32(np.inf))
-        self._mlp = HostMLP(actor.mlp)
+        self._normaliser = HostNormaliser(acting.network.normaliser)
+        self._mlp = HostMLP(acting.network.actor.mlp)
 
     def act(self, obs: np.ndarray, step: int) -> np.ndarray:
         """The action to execute for each environment's observation, [num_envs, ...]."""
-        scaled = (obs - self._shift) * self._scale
-        actions = np.tanh(self._mlp(np.minimum(np.maximum(scaled, -self._limit), self._limit)))
+        actions = np.tanh(self._mlp(self._normaliser(obs)))
         if not isinstance(self._exploration, Gaussian):
             return actions
         noise = self._noise(step // self._num_envs, actions.shape)

@@ -12,6 +12,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from paramnoise.networks import MLP
+from paramnoise.normalisation import CLIP, STD_FLOOR, Normaliser
+
+
+class HostNormaliser:
+    """A normaliser in NumPy: one for all environments or, with a leading axis on its statistics, one for each."""
+
+    def __init__(self, normaliser: Normaliser):
+        """Works out what observations are shifted, scaled and clipped by."""
+        seen = np.asarray(normaliser.seen)[..., None]
+        std = np.maximum(np.sqrt(normaliser.squares / np.maximum(seen, 1.0)), STD_FLOOR)
+        self._shift = np.where(seen > 0, normaliser.mean, 0.0)
+        self._scale = np.where(seen > 0, 1.0 / std, 1.0)
+        self._limit = np.where(seen > 0, np.float32(CLIP), np.float32(np.inf))
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        """The normalised observation of each environment, [num_envs, ...]."""
+        scaled = (obs - self._shift) * self._scale
+        return np.minimum(np.maximum(scaled, -self._limit), self._limit)
 
 
 class HostMLP:

@@ -4,15 +4,15 @@ An episode is a function of the broadcast and of its number, so it does not matt
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium as gym
 import jax
 import numpy as np
 
 from paramnoise.agents.es import ACT, RESET, ESLearner, draw_index, noise_table
-from paramnoise.normalisation import CLIP, STD_FLOOR, Normaliser
-from paramnoise.training.host_mlp import HostMLP
+from paramnoise.normalisation import Normaliser
+from paramnoise.training.host_mlp import HostMLP, HostNormaliser
 from paramnoise.validation import RunError
 
 
@@ -82,10 +82,7 @@ class MemberEvaluator:
 
     def _begin(self, broadcast: Broadcast, numbers: Sequence[int]) -> None:
         self._broadcast, self._waiting = broadcast, list(reversed(numbers))
-        seen, mean, squares = broadcast.statistics
-        std = np.maximum(np.sqrt(squares / np.maximum(seen, 1.0)), STD_FLOOR)
-        scaling: Any = (mean, 1.0 / std, CLIP) if seen > 0 else (0.0, 1.0, np.inf)
-        self._shift, self._scale, self._limit = scaling
+        self._normaliser = HostNormaliser(broadcast.statistics)
         self._numbers = {}
         for place in range(min(len(self._envs), len(self._waiting))):
             self._start(place)
@@ -124,9 +121,7 @@ class MemberEvaluator:
         return [self._end(place) for place in ended]
 
     def _act(self) -> np.ndarray:
-        scaled = (self._obs - self._shift) * self._scale
-        scaled = np.minimum(np.maximum(scaled, -self._limit), self._limit).astype(np.float32, copy=False)
-        outputs = self._mlp(scaled)
+        outputs = self._mlp(self._normaliser(self._obs))
         if self._setting.learner.is_discrete:
             return np.argmax(outputs, axis=-1)
         actions = np.tanh(outputs)

@@ -4,7 +4,7 @@ Episodes go on from one batch to the next. An episode's behaviour is the policy 
 it is constant within a batch and follows what was learned after it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -14,14 +14,14 @@ import numpy as np
 from jax import Array
 
 from paramnoise.agents.trpo import OnPolicyLearner, Report, Rollout
-from paramnoise.envs.vector import VectorEnv
 from paramnoise.policies import StochasticPolicy
 from paramnoise.strategy import Exploration
-from paramnoise.training.core import ACT, ADAPT, BEGIN, INIT
-from paramnoise.training.evaluation import Evaluator, seed_of
+from paramnoise.training.core import ACT, ADAPT, BEGIN, INIT, key_at
+from paramnoise.training.evaluation import require_finite
 from paramnoise.training.host_policy import HostPolicy
 from paramnoise.training.rollout import RolloutBuffer
-from paramnoise.validation import RunError, require
+from paramnoise.training.vector_loop import VectorLoop, below
+from paramnoise.validation import require
 
 
 class OnPolicyState(NamedTuple):
@@ -34,7 +34,7 @@ class OnPolicyState(NamedTuple):
     """Environment steps by the last update."""
 
 
-class OnPolicyLoop:
+class OnPolicyLoop(VectorLoop):
     """On-policy training of one agent on Gymnasium environments; owns the side effects."""
 
     def __init__(
@@ -59,17 +59,10 @@ class OnPolicyLoop:
         """
         size = learner.config.batch_size
         require(size >= num_envs, "batch_size", size, f"at least num_envs ({num_envs})")
-        self.learner, self.exploration, self.seed = learner, exploration, seed
-        self._envs = VectorEnv(make_env, num_envs, seed)
-        self._evaluator = Evaluator(make_env, eval_max_steps)
+        super().__init__(make_env, seed, num_envs, eval_max_steps)
+        self.learner, self.exploration = learner, exploration
         self._is_continuous = isinstance(self._envs.action_space, gym.spaces.Box)
-        self._obs = self._envs.restart()
-        self._starts, self._any_start = np.ones(num_envs, bool), True
-        self._running_return = np.zeros(num_envs)
-        self._ended_returns: list[float] = []
         self._reports: list[Report] = []
-        self.episodes = 0
-        self._step_count = 0
         self._key = jax.random.PRNGKey(seed)
         self.state = jax.jit(self._init)(self._key, self._obs)
         self._begin = jax.jit(self._begin_on_leaves)
@@ -99,71 +92,29 @@ class OnPolicyLoop:
         self._exploration_structure = jax.tree.structure(state.exploration)
 
     @property
-    def step(self) -> int:
-        """Environment steps so far, over all environments."""
-        return self._step_count
-
-    @property
     def policy(self) -> StochasticPolicy:
         """The clean policy."""
         return jax.tree.unflatten(self._policy_structure, self._policy)
 
-    def run(
-        self,
-        steps: int,
-        *,
-        eval_every: int,
-        eval_episodes: int,
-        on_step: Callable[[int], None] = lambda step: None,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> Iterator[dict[str, float]]:
-        """Trains until `steps` environment steps in all, and yields a row of progress after each evaluation.
-
-        As `HostLoop.run`: an evaluation follows every `eval_every` steps and the last step, wherever in a batch that
-        is; `should_stop` is asked before each vector step, where a snapshot can be taken.
-        """
-        while self.step < steps and not should_stop():
-            before = self.step
-            self._step()
-            on_step(self.step)
-            if self.step // eval_every > before // eval_every or self.step >= steps:
-                yield self._row(eval_episodes)
-
-    def evaluate(self, episodes: int, seed: int) -> np.ndarray:
-        """The returns of noise-free episodes on environments of their own."""
-        return self._evaluator.returns(self.policy, episodes, seed)
-
     def snapshot(self) -> tuple[OnPolicyState, dict[str, np.ndarray]]:
         """All that is needed to go on as if never interrupted, at any vector step, and so within a batch."""
         own = {
-            "starts": self._starts.copy(),
-            "running_return": self._running_return.copy(),
-            "ended_returns": np.array(self._ended_returns),
-            "episodes": np.array(self.episodes),
-            "step": np.array(self._step_count),
+            **self._counts(),
+            "step": np.array(self.step),
             "reports": np.array(self._reports, np.float32).reshape(-1, len(Report._fields)),
+            **{f"batch/{name}": array for name, array in self._batch.snapshot().items()},
         }
-        own |= {f"batch/{name}": array for name, array in self._batch.snapshot().items()}
-        return self.state, {**own, **{f"env/{name}": array for name, array in self._envs.snapshot().items()}}
+        return self.state, own
 
     def restore(self, state: OnPolicyState, own: dict[str, np.ndarray]) -> None:
         """Goes back to a snapshot; the environments replay their current episodes."""
         self.state = state
-        self._starts, self._any_start = own["starts"].copy(), bool(own["starts"].any())
-        self._running_return = own["running_return"].copy()
-        self._ended_returns = own["ended_returns"].tolist()
-        self.episodes = int(own["episodes"])
-        self._step_count = int(own["step"])
+        self._restore_counts(own)
+        self.step = int(own["step"])
         self._reports = [Report(*row) for row in own["reports"]]
-        self._batch.restore(_below("batch/", own))
+        self._batch.restore(below("batch/", own))
         self._behave()
         self._draw_noise()
-        self._obs = self._envs.restore(_below("env/", own))
-
-    def close(self) -> None:
-        """Closes all environments."""
-        self._envs.close()
-        self._evaluator.close()
 
     @property
     def _explored(self) -> list[Array]:
@@ -176,20 +127,15 @@ class OnPolicyLoop:
         executed = np.minimum(np.maximum(actions, -1.0), 1.0) if self._is_continuous else actions
         after = self._envs.step(executed)
         self._batch.add(self._obs, actions, after)
-        self._step_count += self._envs.num_envs
-        self._obs, self._starts, self._any_start = after.obs, after.starts, bool(after.starts.any())
-        self._running_return += after.reward
-        if self._any_start:
-            self._ended_returns += self._running_return[after.starts].tolist()
-            self._running_return[after.starts] = 0.0
-            self.episodes += int(after.starts.sum())
+        self.step += self._envs.num_envs
+        self._count(after)
         if self._batch.is_full:
             self._improve()
 
     def _begin_segments(self) -> None:
         """Draws the noise of new episodes; every environment has a new segment where an episode or a batch starts."""
         if self._any_start and self._explored:
-            step = np.int32(self._step_count)
+            step = np.int32(self.step)
             after = self._begin(self._explored, self._policy, self._key, step, self._starts)
             self._leaves[self._exploration] = after
         self._behave()
@@ -205,7 +151,7 @@ class OnPolicyLoop:
     @property
     def _batches(self) -> int:
         """Whole batches so far."""
-        return self._step_count // (self._batch_steps * self._envs.num_envs)
+        return self.step // (self._batch_steps * self._envs.num_envs)
 
     def _draw_noise(self) -> None:
         """Draws the randomness of all actions of a batch: a function of its number, so that it need not be saved."""
@@ -215,13 +161,9 @@ class OnPolicyLoop:
         config = self.learner.config
         phase = self._batches - 1  # the Fisher matrix sees other rows in each batch
         rollout = self._batch.rollout(config.layout, config.fisher_layout, phase)
-        leaves, report = self._learn(self._leaves, rollout, np.int32(self._step_count))
+        leaves, report = self._learn(self._leaves, rollout, np.int32(self.step))
         report = jax.device_get(report)  # waits, so that the arrays of the batch are free again
-        for name, value in report._asdict().items():
-            if not np.isfinite(value):
-                raise RunError(
-                    f"{name} is {value} by step {self._step_count}: learning has diverged (a smaller delta_kl may help)"
-                )
+        require_finite(report._asdict(), self.step, "a smaller delta_kl may help")
         self.state = jax.tree.unflatten(self._structure, leaves)
         self._reports.append(report)
         self._batch.clear()
@@ -237,36 +179,21 @@ class OnPolicyLoop:
     ) -> list[Array]:
         state = jax.tree.unflatten(self._exploration_structure, explored)
         clean = jax.tree.unflatten(self._policy_structure, policy)
-        return jax.tree.leaves(self.exploration.begin_episode(_key(key, BEGIN, step), state, clean, starts, step))
+        return jax.tree.leaves(self.exploration.begin_episode(key_at(key, BEGIN, step), state, clean, starts, step))
 
     def _learn_on_leaves(self, leaves: list[Array], rollout: Rollout, step: Array) -> tuple[list[Array], Report]:
         state: OnPolicyState = jax.tree.unflatten(self._structure, leaves)
         learned, report = self.learner.update(state.learner, rollout)
         obs = rollout.obs.reshape(-1, *rollout.obs.shape[2:])
-        key = _key(state.key, ADAPT, step)
+        key = key_at(state.key, ADAPT, step)
         explored = self.exploration.adapt(key, state.exploration, self.learner.policy(learned), obs, step)
         return jax.tree.leaves(OnPolicyState(learned, explored, state.key, step)), report
 
-    def _row(self, eval_episodes: int) -> dict[str, float]:
-        step = self.step
-        returns = self.evaluate(eval_episodes, seed_of(self.seed, step))
-        explored = jax.device_get(self._describe(self.state.exploration, np.int32(step)))
+    def _columns(self) -> dict[str, float]:
+        explored = jax.device_get(self._describe(self.state.exploration, np.int32(self.step)))
         means = np.mean(self._reports, axis=0) if self._reports else np.full(len(Report._fields), np.nan)
-        ended, self._ended_returns, self._reports = self._ended_returns, [], []
+        self._reports = []
         return {
-            "step": step,
-            "episodes": self.episodes,
-            "eval_return_mean": float(np.mean(returns)),
-            "eval_return_median": float(np.median(returns)),
-            "train_return_mean": float(np.mean(ended)) if ended else float("nan"),
             **{name: value.item() for name, value in explored.items()},
             **dict(zip(Report._fields, map(float, means), strict=True)),
         }
-
-
-def _key(key: Array, purpose: int, step: Array) -> Array:
-    return jax.random.fold_in(jax.random.fold_in(key, purpose), step)
-
-
-def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

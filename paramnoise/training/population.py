@@ -15,10 +15,9 @@ from paramnoise.agents.es import ESLearner, ESState, Report, draw_index, epsilon
 from paramnoise.normalisation import Normaliser
 from paramnoise.policies import Policy
 from paramnoise.training.core import INIT
-from paramnoise.training.evaluation import Evaluator, seed_of
+from paramnoise.training.evaluation import Evaluator, require_finite
 from paramnoise.training.member_pool import MemberPool
 from paramnoise.training.members import Broadcast, Episode, MemberEvaluator, Setting
-from paramnoise.validation import RunError
 
 
 class PopulationState(NamedTuple):
@@ -145,9 +144,7 @@ class PopulationLoop:
         noise = epsilons(noise_table(config.table_size), indices, size)
         state, report = self._update(self.state.learner, noise, weights, observed(episodes))
         report = jax.device_get(report)
-        for name, value in report._asdict().items():
-            if not np.isfinite(value):
-                raise RunError(f"{name} is {value} by step {self.step}: learning has diverged (a lower rate may help)")
+        require_finite(report._asdict(), self.step)
         self.state = PopulationState(state)
         lengths = [episode.length for episode in episodes]
         self.step += sum(lengths)
@@ -157,14 +154,9 @@ class PopulationLoop:
         self._reports.append(report)
 
     def _row(self, eval_episodes: int) -> dict[str, float]:
-        returns = self.evaluate(eval_episodes, seed_of(self.seed, self.step))
         means = map(float, np.mean(self._reports, axis=0))
         row = {
-            "step": self.step,
-            "episodes": self.episodes,
-            "eval_return_mean": float(np.mean(returns)),
-            "eval_return_median": float(np.median(returns)),
-            "train_return_mean": float(np.mean(self._returns)),
+            **self._evaluator.row(self.policy, eval_episodes, self.seed, self.step, self.episodes, self._returns),
             "episode_length": float(np.mean(self._lengths)),
             "generation": int(self.state.learner.generation),
             "sigma": self.learner.config.sigma,
