@@ -14,10 +14,9 @@ from paramnoise.agents import ALGORITHMS
 from paramnoise.commands import INTERRUPTED, use_compilation_cache
 from paramnoise.envs import env_factory
 from paramnoise.experiments import chain as chain_figure
-from paramnoise.experiments import learning_curves
+from paramnoise.experiments import curve_summary, learning_curves, sample_efficiency
 from paramnoise.experiments.chain import CHAIN, Cell
 from paramnoise.experiments.curve_results import Point, read_results, write_results
-from paramnoise.experiments.curve_summary import report
 from paramnoise.experiments.learning_curves import CurveFigure, CurveRun
 from paramnoise.experiments.sweep import Line, cores, run_all
 from paramnoise.experiments.sweep_display import sweep_display
@@ -93,7 +92,7 @@ def curves(figure: CurveFigure, args: Any) -> int:
         return status
     path = args.out / figure.name / "results.csv"
     write_results(points, path)
-    report(points, path.with_name(SUMMARY))
+    _report(figure, points, path.with_name(SUMMARY))
     if unfinished := sum(not each.is_finished() for each in runs):
         print(f"{unfinished} of {len(runs)} runs are not finished; the results hold what there is of them")
     print(path)
@@ -113,8 +112,8 @@ def _asked_for(figure: CurveFigure, args: Any) -> list[CurveRun]:
             changes[name] = value
     if args.envs:
         changes["envs"] = tuple(dict.fromkeys(learning_curves.find_env(name) for name in args.envs))
-    methods = {method.exploration: method for method in figure.methods}
-    chosen = [choose("exploration", name, methods) for name in dict.fromkeys(args.explorations)] or figure.methods
+    names = dict.fromkeys(args.explorations)
+    chosen = [choose("exploration", name, figure.by_name) for name in names] or figure.methods
     return learning_curves.grid(figure, dataclasses.replace(figure.scales[args.scale], **changes), chosen, args.out)
 
 
@@ -122,14 +121,22 @@ def plot_curves(figure: CurveFigure, out: Path) -> int:
     """`paramnoise plot` of a figure of learning curves."""
     path = _results_of(figure.name, out)
     points = read_results(path)
-    report(points, path.with_name(SUMMARY))
+    _report(figure, points, path.with_name(SUMMARY))
     _draw_curves(figure, points, path.parent)
     return 0
 
 
+def _report(figure: CurveFigure, points: list[Point], path: Path) -> None:
+    """Prints what the points come to, and writes it to `path`."""
+    if figure.thresholds:
+        sample_efficiency.report(points, figure.thresholds, path)
+    else:
+        curve_summary.report(points, path)
+
+
 def _check_envs(runs: Sequence[CurveRun]) -> None:
     """Raises UsageError if an environment cannot be made, or its actions do not fit, before anything runs."""
-    for config in {each.config.env: each.config for each in runs}.values():
+    for config in {(each.config.env, each.config.algorithm): each.config for each in runs}.values():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Gymnasium warns of every version but the newest
             env = env_factory(config.env, config.env_kwargs)()
@@ -171,10 +178,10 @@ def _train(each: CurveRun, line: Line) -> bool:
 
 
 def _draw_curves(figure: CurveFigure, points: list[Point], directory: Path) -> None:
-    from paramnoise.experiments.plots import plot_learning_curves
+    from paramnoise.experiments.plots import plot_learning_curves, plot_sample_efficiency
 
     path = directory / f"{figure.name}.png"
-    plot_learning_curves(figure, points, path)
+    (plot_sample_efficiency if figure.thresholds else plot_learning_curves)(figure, points, path)
     print(path)
 
 
