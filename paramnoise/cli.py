@@ -18,6 +18,7 @@ import tyro
 from paramnoise import commands, reproduce
 from paramnoise.agents import ALGORITHMS, Algorithm
 from paramnoise.experiments.chain import CHAIN
+from paramnoise.experiments.engine import Engine
 from paramnoise.experiments.learning_curves import FIGURES, CurveFigure
 from paramnoise.presets import preset
 from paramnoise.training.config import RunConfig
@@ -84,7 +85,11 @@ class Reproduce:
     eval_episodes: int | None = None
     """Episodes of an evaluation, in place of the scale's."""
     workers: int | None = None
-    """Processes side by side, one core each; by default one per core."""
+    """Runs side by side, one core each; by default one per core, or per CPU of the Ray cluster."""
+    engine: Literal["local", "ray"] = "local"
+    """Processes of this machine, or tasks on a Ray cluster whose nodes share --out."""
+    ray_address: str | None = None
+    """The Ray cluster to join, such as auto or HOST:PORT; by default one is started on this machine."""
     out: Path = Path("runs")
     """Where runs, results.csv and the figure are kept."""
 
@@ -110,6 +115,8 @@ def reproduce_chain(
     seeds: int | None = None,
     episodes: int | None = None,
     workers: int | None = None,
+    engine: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
     out: Path = Path("runs"),
 ) -> Command:
     """Reproduce the chain figure: episodes until solved, against the chain's length, for three explorations.
@@ -120,10 +127,17 @@ def reproduce_chain(
         explorations: some of parameter, bootstrap, epsilon-greedy; all by default.
         seeds: seeds per cell, in place of the scale's.
         episodes: episodes after which an unsolved run ends, in place of the scale's.
-        workers: processes side by side; by default one per core.
+        workers: cells side by side; by default one per core, or per CPU of the Ray cluster.
+        engine: processes of this machine, or tasks on a Ray cluster whose nodes share --out.
+        ray_address: the Ray cluster to join, such as auto or HOST:PORT; by default one is started on this machine.
         out: where runs, results.csv and the figure are kept.
     """
-    return lambda: reproduce.chain(scale, lengths, explorations, seeds, episodes, workers, out)
+
+    def command() -> int:
+        where = Engine(name=engine, workers=workers, ray_address=ray_address)
+        return reproduce.chain(scale, lengths, explorations, seeds, episodes, where, out)
+
+    return command
 
 
 def plot_chain(out: Path = Path("runs")) -> Command:
