@@ -13,7 +13,7 @@ export JAX_PLATFORMS ?= cpu
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/xla
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 
-.PHONY: demo test test-slow test-ray lint format bench chain clean
+.PHONY: demo test test-slow test-ray lint format bench bench-scaling chain clean
 
 demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped DQN and epsilon-greedy
 	$(BIN)/paramnoise reproduce chain --scale small --out demo
@@ -40,6 +40,9 @@ bench: $(BENCH_READY)  ## steps per second of the loops, and of the agents again
 	$(BENCH)/bin/python benchmarks/loops.py
 	$(BENCH)/bin/python benchmarks/ddpg.py
 	$(BENCH)/bin/python benchmarks/trpo.py
+
+bench-scaling: $(RAY_READY)  ## what more workers bring, to ES and to a sweep
+	$(RAY)/bin/python benchmarks/scaling.py
 
 chain: $(READY)  ## the paper's chain figure, all of it
 	$(BIN)/paramnoise reproduce chain --scale paper --out results
