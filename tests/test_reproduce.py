@@ -149,11 +149,15 @@ def test_the_figure_is_drawn_again_from_the_results_alone(undisturbed, tmp_path)
 def test_steps_until_a_return_is_reached_come_from_the_results_alone(tmp_path):
     (tmp_path / "es").mkdir()
     curves = [("es", "none", 90_000, 990.0), ("ddpg", "parameter", 15_000, 1000.0), ("trpo", "parameter", 20_000, 80.0)]
-    rows = [f"InvertedPendulum-v4,{agent},{kind},0,{step},{value}" for agent, kind, step, value in curves]
+    rows = [
+        f"InvertedPendulum-v4,{agent},{kind},0,{times * step},{value}"
+        for agent, kind, step, value in curves
+        for times in (1, 2, 3)
+    ]
     (tmp_path / "es/results.csv").write_text("\n".join(["env,algorithm,exploration,seed,step,return", *rows, ""]))
     status, printed = call(f"plot es --out {tmp_path}")
     assert status == 0
-    assert "not within 20,000" in printed
+    assert "not within 60,000" in printed
     assert {file.name for file in (tmp_path / "es").iterdir()} == {
         "results.csv",
         "thresholds.csv",
@@ -164,7 +168,7 @@ def test_steps_until_a_return_is_reached_come_from_the_results_alone(tmp_path):
     assert [(row["algorithm"], row["ratio"], row["is_bound"]) for row in summary] == [
         ("es", "1.0", "False"),
         ("ddpg", "6.0", "False"),
-        ("trpo", "4.5", "True"),
+        ("trpo", "1.5", "True"),
     ]
 
 

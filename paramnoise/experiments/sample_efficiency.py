@@ -1,6 +1,7 @@
 """How many environment steps an agent takes to reach a return, and how many times the steps of another (sec. 4.3).
 
-A seed reaches a return with its first evaluation at or above it. One that never does is slower than any that does.
+A seed has reached a return with the first of three evaluations in a row at or above it: one alone may be luck, and is
+only said to have touched it. A seed that never reaches it is slower than any that does.
 """
 
 import math
@@ -20,6 +21,8 @@ from paramnoise.training.run_directory import csv_text
 
 SUBJECT = "es"
 """The agent whose steps are held against those of the others."""
+IN_A_ROW = 3
+"""Evaluations at or above a return that count as having reached it."""
 THRESHOLDS = "thresholds.csv"
 
 
@@ -32,9 +35,11 @@ class Reach(NamedTuple):
     exploration: str
     seed: int
     steps: int | None
-    """Of the first evaluation at or above the threshold; None if there was none."""
+    """Of the first of three evaluations in a row at or above the threshold; None if there were none."""
     within: int
     """The last step that was evaluated."""
+    touched: int | None
+    """Of the first evaluation at or above the threshold, whatever followed."""
 
 
 class Efficiency(NamedTuple):
@@ -47,6 +52,8 @@ class Efficiency(NamedTuple):
     seeds: int
     reached: int
     """Seeds that reached it."""
+    touched: int
+    """Seeds with any evaluation at or above it."""
     steps: float
     """The median over seeds; infinite unless more than half of them reached it."""
     within: int
@@ -85,6 +92,7 @@ def summarise(points: Iterable[Point], thresholds: Mapping[str, tuple[float, ...
             *key,
             len(group),
             sum(reach.steps is not None for reach in group),
+            sum(reach.touched is not None for reach in group),
             _median(group, math.inf),
             min([reach.within for reach in group if reach.steps is None] or [reach.within for reach in group]),
             *_ratio(subjects.get(key[:2], []), group),
@@ -146,8 +154,11 @@ def _runs(points: Iterable[Point]) -> dict[tuple[str, str, str, int], list[tuple
 
 def _reach(run: tuple[str, str, str, int], threshold: float, curve: list[tuple[int, float]]) -> Reach:
     env, algorithm, exploration, seed = run
-    steps = next((step for step, value in curve if value >= threshold), None)
-    return Reach(env, threshold, algorithm, exploration, seed, steps, curve[-1][0])
+    above = [value >= threshold for _, value in curve]
+    rows = (i for i in range(len(curve) - IN_A_ROW + 1) if all(above[i : i + IN_A_ROW]))
+    steps = next((curve[i][0] for i in rows), None)
+    touched = next((step for step, value in curve if value >= threshold), None)
+    return Reach(env, threshold, algorithm, exploration, seed, steps, curve[-1][0], touched)
 
 
 def _median(group: list[Reach], missed: float | None = None) -> float:
@@ -188,7 +199,17 @@ def _blank(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(rows: Iterable[Efficiency]) -> Table:
-    names = ("task", "return", "agent", "steps (median)", "seeds there", "ES / it", "return at", "equal steps")
+    names = (
+        "task",
+        "return",
+        "agent",
+        "steps (median)",
+        "seeds there",
+        "touched",
+        "ES / it",
+        "return at",
+        "equal steps",
+    )
     table = Table(*names, title="Environment steps until a return is reached")
     for column in (*table.columns[1:2], *table.columns[3:]):
         column.justify = "right"
@@ -199,6 +220,7 @@ def _table(rows: Iterable[Efficiency]) -> Table:
             row.algorithm,
             f"not within {row.within:,}" if math.isinf(row.steps) else f"{row.steps:,.0f}",
             f"{row.reached} of {row.seeds}",
+            str(row.touched),
             _ratio_text(row),
             "" if math.isnan(row.common_return) else f"{row.common_return:.4g}",
             f"{row.common_step:,}",

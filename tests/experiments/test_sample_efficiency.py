@@ -14,6 +14,13 @@ from paramnoise.experiments.sample_efficiency import Reach, aligned, carried_for
 
 ENV = "Task-v0"
 FIGURE = FIGURES["es"]
+ASKED = sample_efficiency.IN_A_ROW
+
+
+@pytest.fixture(autouse=True)
+def _one_evaluation_counts(monkeypatch):
+    """So that curves are short; how many are asked for has tests of its own."""
+    monkeypatch.setattr(sample_efficiency, "IN_A_ROW", 1)
 
 
 def curves(algorithm: str, *seeds: dict[int, float], env: str = ENV) -> list[Point]:
@@ -31,19 +38,30 @@ def rows(points: list[Point], threshold: float = 5.0) -> dict[str, sample_effici
 
 
 @pytest.mark.parametrize(
-    ("curve", "steps"),
+    ("values", "steps", "touched"),
     [
-        ({10: 1.0, 20: 5.0, 30: 9.0}, 20),
-        ({10: 1.0, 20: 6.0, 30: 2.0}, 20),
-        ({30: 9.0, 10: 1.0, 20: 7.0}, 20),
-        ({10: 8.0}, 10),
-        ({10: 1.0, 20: 4.9}, None),
+        ([1.0, 5.0, 9.0, 6.0], 20, 20),
+        ([8.0, 7.0, 6.0], 10, 10),
+        ([9.0, 1.0, 2.0, 1.0], None, 10),  # luck
+        ([9.0, 9.0, 4.9, 9.0, 9.0, 5.0, 0.0], 40, 10),
+        ([1.0, 2.0, 9.0, 9.0], None, 30),  # it ends too soon to tell
+        ([9.0, 9.0], None, 10),
+        ([1.0, 4.9], None, None),
     ],
 )
-def test_a_seed_reaches_a_return_with_its_first_evaluation_at_or_above_it(curve, steps):
-    assert reaches(curves("es", curve), {ENV: (5.0,)}) == [
-        Reach(ENV, 5.0, "es", "none", 0, steps, max(curve)),
-    ]
+def test_a_return_is_reached_with_the_first_of_three_evaluations_in_a_row(values, steps, touched, monkeypatch):
+    monkeypatch.setattr(sample_efficiency, "IN_A_ROW", ASKED)
+    points = curves("es", {10 * (i + 1): value for i, value in enumerate(values)})
+    for given in (points, points[::-1]):
+        assert reaches(given, {ENV: (5.0,)}) == [
+            Reach(ENV, 5.0, "es", "none", 0, steps, 10 * len(values), touched),
+        ]
+
+
+def test_seeds_that_only_touched_a_return_are_counted_apart(monkeypatch):
+    monkeypatch.setattr(sample_efficiency, "IN_A_ROW", ASKED)
+    found = rows(curves("ddpg", {10: 9.0, 20: 0.0, 30: 0.0}, {10: 5.0, 20: 5.0, 30: 5.0}, {10: 0.0}))["ddpg"]
+    assert (found.seeds, found.reached, found.touched) == (3, 1, 2)
 
 
 def test_a_task_may_have_several_returns_to_reach_or_none():
@@ -114,9 +132,9 @@ def test_the_report_tells_reached_from_not_reached_and_keeps_both_files(tmp_path
     assert "1 of 1" in ddpg
     assert "Other-v0: no return to be reached is known for it" in printed
     by_seed = list(csv.DictReader((tmp_path / "thresholds.csv").read_text().splitlines()))
-    assert [(r["algorithm"], r["seed"], r["steps"], r["within"]) for r in by_seed] == [
-        ("es", "0", "", "100"),
-        ("ddpg", "0", "10", "10"),
+    assert [(r["algorithm"], r["seed"], r["steps"], r["within"], r["touched"]) for r in by_seed] == [
+        ("es", "0", "", "100", ""),
+        ("ddpg", "0", "10", "10", "10"),
     ]
     summary = list(csv.DictReader((tmp_path / "summary.csv").read_text().splitlines()))
     assert [(r["algorithm"], r["steps"], r["reached"], r["ratio"], r["is_bound"]) for r in summary] == [
