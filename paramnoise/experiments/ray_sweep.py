@@ -79,7 +79,8 @@ def run_all(work: Work, tasks: Sequence[Task], workers: int | None, stop: StopFl
 
     Args:
         work: as there; Ray may call it again for a task whose process died, and it must then go on from its files.
-        tasks: as there; the paths in them are the same wherever they run, on a filesystem that all nodes share.
+        tasks: as there, but Ray keeps their order only roughly; the paths in them are the same wherever they run, on a
+            filesystem that all nodes share.
         workers: how many tasks at once at the most; None: as many as the cluster has CPUs.
         stop: as there.
         log: as there, on the shared filesystem.
