@@ -14,6 +14,7 @@ import jax
 from paramnoise import api
 from paramnoise.agents import Algorithm
 from paramnoise.envs import OURS
+from paramnoise.envs.atari import GAMES
 from paramnoise.presets import Preset, make_config, preset
 from paramnoise.training.config import RunConfig
 from paramnoise.training.run import run
@@ -82,6 +83,9 @@ def envs() -> int:
     print("Ours:")
     for env_id, help_line in OURS.items():
         print(f"  {env_id:<36} {help_line}")
+    needed = "" if importlib.util.find_spec("ale_py") else " (needs: pip install 'paramnoise[atari]')"
+    print(f"\nAtari, the paper's 21 games{needed}; any other of ale-py's works too:")
+    print(f"  {', '.join(GAMES)}")
     print("\nGymnasium's (any registered id works where the action space fits; the newest version of each):")
     families: dict[str, dict[str, str]] = {}
     for spec in gym.registry.values():

@@ -160,7 +160,7 @@ def test_plotting_draws_the_figure_again(reproduced):
 
 def test_the_list_of_environments_has_ours_and_gymnasium_s():
     printed = output("envs")
-    assert all(env in printed for env in ("paramnoise/Chain-v0", "CartPole-v1", "FrozenLake-v1"))
+    assert all(env in printed for env in ("paramnoise/Chain-v0", "CartPole-v1", "FrozenLake-v1", "MontezumaRevenge"))
 
 
 COMMANDS = "train;train dqn;train bootstrapped-dqn;evaluate;reproduce;reproduce chain;plot;plot chain;envs"
