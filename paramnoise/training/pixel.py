@@ -1,0 +1,280 @@
+"""The pixel loop: environments that show frames, a replay that keeps each frame once, and several seeds side by side.
+
+Emulation and learning overlap: once the actions of a step are on their way to the environments, one compiled call takes
+in the step before and does all the training that is due, while the environments run. The next actions wait for both, so
+that nothing depends on timing. Acting is thus on all that was learned from the step before last.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from paramnoise.agents.learner import Learner
+from paramnoise.envs.frames import STACK, FrameEnvs, FrameStep
+from paramnoise.exploration import Exploration
+from paramnoise.policies import Policy
+from paramnoise.training import core, frame_replay
+from paramnoise.training.evaluation import EVALUATION_STREAM, require_finite
+from paramnoise.training.frame_replay import Drawn, FrameReplay, HostFrames, Slot
+from paramnoise.training.memory import keep_freed_memory
+from paramnoise.training.pixel_programs import PixelPrograms
+
+MakeEnvs = Callable[[Sequence[int], int, bool], FrameEnvs]
+"""The seeds, the environments of each, and whether they are for training -> the environments."""
+
+
+class Pending(NamedTuple):
+    """A step that happened and is not learned from yet; arrays with leading axes of seeds and environments."""
+
+    slot: Slot
+    truncated: np.ndarray
+    final_frame: np.ndarray | None
+
+
+class PixelLoop:
+    """Training of one agent on frames, once for each of several seeds; owns the side effects."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        exploration: Exploration,
+        make_envs: MakeEnvs,
+        *,
+        seeds: Sequence[int],
+        num_envs: int,
+        eval_max_steps: int,
+        replay_on: str = "auto",
+    ):
+        """Makes the environments and the state; nothing is stepped yet.
+
+        Args:
+            learner: the agent.
+            exploration: its exploration.
+            make_envs: makes environments of several seeds.
+            seeds: each decides every random draw of its own run.
+            num_envs: environments of each seed, stepped together, each with its own exploration.
+            eval_max_steps: steps after which an evaluation's episode is cut.
+            replay_on: where frames are kept: `device`, `host`, or `auto`, which is the device if it is a GPU.
+        """
+        keep_freed_memory()
+        self.learner, self.exploration, self.seeds, self.num_envs = learner, exploration, tuple(seeds), num_envs
+        self.step = 0
+        self._make_envs, self._eval_max_steps = make_envs, eval_max_steps
+        self._envs = make_envs(self.seeds, num_envs, True)
+        self._evaluation_envs: FrameEnvs | None = None
+        self._keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
+        self._host_keys = np.asarray(self._keys)
+        stack = jax.ShapeDtypeStruct((num_envs, STACK, *self._envs.frame_shape), jnp.uint8)
+        self.programs = PixelPrograms(learner, exploration, self._keys, stack)
+        self._learned, self._explored = self.programs.init(self._keys)
+        is_host = replay_on == "host" or (replay_on == "auto" and jax.default_backend() == "cpu")
+        self._replay: FrameReplay | list[HostFrames] = self._empty_replay(is_host)
+        self._learns_from = 0
+        self._stack = jnp.zeros((len(self.seeds), *stack.shape), jnp.uint8)
+        self._frame: Any = self._by_seed(self._envs.restart())
+        self._starts = np.ones(self._shape, bool)
+        self._resets = np.ones(self._shape, bool)
+        self._pending: Pending | None = None
+        self._running_return = np.zeros(self._shape)
+        self._games = np.zeros(len(self.seeds), np.int64)
+        self._ended: list[list[float]] = [[] for _ in self.seeds]
+
+    def run(
+        self,
+        steps: int,
+        *,
+        eval_every: int,
+        eval_episodes: int,
+        log_every: int | None = None,
+        on_step: Callable[[int], None] = lambda step: None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[list[dict[str, float]]]:
+        """Trains until `steps` environment steps of each seed in all, and yields rows of progress, one of each seed.
+
+        A row with a noise-free evaluation follows every `eval_every` steps and the last step, one without every
+        `log_every`. `on_step` hears the step count after each vector step; `should_stop` is asked before each, where a
+        snapshot can be taken.
+        """
+        while self.step < steps and not should_stop():
+            before = self.step
+            self._step()
+            on_step(self.step)
+            if self.step // eval_every > before // eval_every or self.step >= steps:
+                yield self._rows(eval_episodes)
+            elif log_every is not None and self.step // log_every > before // log_every:
+                yield self._rows(0)
+
+    def policy(self, member: int) -> Policy:
+        """The clean policy of one of the seeds, as learned so far."""
+        return self.programs.policy([leaf[member] for leaf in self._learned])
+
+    def evaluate(self, episodes: int, seeds: Sequence[int]) -> np.ndarray:
+        """The scores of noise-free games on environments of their own, [seeds, episodes]."""
+        envs = self._make_envs([EVALUATION_STREAM + seed for seed in seeds], episodes, False)
+        shape = (len(seeds), episodes)
+        frame, resets = envs.restart(), np.ones(shape, bool)
+        stack = jnp.zeros((*shape, STACK, *envs.frame_shape), jnp.uint8)
+        scores, running = np.zeros(shape), np.ones(shape, bool)
+        for _ in range(self._eval_max_steps):
+            actions, stack = self.programs.noise_free(
+                self._learned, stack, frame.reshape(*shape, *frame.shape[1:]), resets
+            )
+            after = envs.step(np.asarray(actions).reshape(-1))
+            scores += np.where(running, after.reward.reshape(shape), 0.0)
+            frame, resets = after.frame, after.resets.reshape(shape)
+            running &= ~after.starts.reshape(shape)
+            if not running.any():
+                break
+        envs.close()
+        return scores
+
+    def close(self) -> None:
+        """Closes all environments."""
+        self._envs.close()
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return len(self.seeds), self.num_envs
+
+    def _by_seed(self, array: np.ndarray) -> np.ndarray:
+        return array.reshape(*self._shape, *array.shape[1:])
+
+    def _empty_replay(self, is_host: bool) -> FrameReplay | list[HostFrames]:
+        nothing = np.zeros(self.num_envs)
+        frame = np.zeros((self.num_envs, *self._envs.frame_shape), np.uint8)
+        action, reward, flag = nothing.astype(np.int32), nothing.astype(np.float32), nothing.astype(bool)
+        slot = Slot(frame, flag, action, reward, flag)
+        capacity = self.learner.config.buffer_size
+        if is_host:
+            return [HostFrames(capacity, slot) for _ in self.seeds]
+        make = jax.jit(jax.vmap(lambda _: frame_replay.init(capacity, slot)))
+        return make(self._keys)
+
+    def _step(self) -> None:
+        """One step of every environment, and all the learning that is due after the step before."""
+        actions = self._act()
+        self._envs.send(actions.reshape(-1))
+        if self._pending is not None:
+            self._take_in(self._pending)
+        self._count(actions, self._envs.recv())
+
+    def _act(self) -> np.ndarray:
+        """The actions on what the environments show: at random until learning starts."""
+        step = np.int32(self.step)
+        if not isinstance(self._replay, list):
+            self._frame = jax.device_put(self._frame)  # once, for acting and for replay
+        if self.step < self.learner.config.learning_starts:
+            self._stack = self.programs.push(self._stack, self._frame, self._resets)
+            return np.stack([self._random_actions(seed) for seed in self.seeds])
+        if self._starts.any():
+            self._begin(step)
+        chosen, self._stack, changed = self.programs.act(
+            self._learned, self._explored, self._keys, step, self._stack, self._frame, self._resets
+        )
+        self._explored = changed or self._explored
+        return np.asarray(chosen)
+
+    def _random_actions(self, seed: int) -> np.ndarray:
+        random = np.random.default_rng((seed, core.ACT, self.step))
+        return random.integers(0, self._envs.num_actions, self.num_envs, dtype=np.int32)
+
+    def _begin(self, step: np.int32) -> None:
+        """Prepares the environments in which an episode starts, one of each seed at a time."""
+        waiting = [list(map(int, np.flatnonzero(starts))) for starts in self._starts]
+        for _ in range(max(map(len, waiting))):
+            env = np.array([envs.pop() if envs else self.num_envs for envs in waiting], np.int32)
+            self._explored = self.programs.begin(self._learned, self._explored, self._keys, step, env)
+        self._starts[:] = False
+
+    def _take_in(self, pending: Pending) -> None:
+        """Stores a step, and does all that is due after it."""
+        after = self.step
+        before = after - self.num_envs
+        config = self.learner.config
+        train_steps = core.updates_by(config, after) - core.updates_by(config, max(before, self._learns_from))
+        train_steps = train_steps if after > self._learns_from else 0
+        adaptations = core.adaptations_by(self.exploration, after) - core.adaptations_by(self.exploration, before)
+        self._pending = None
+        if isinstance(self._replay, list):
+            self._learn_on_host(self._replay, pending, train_steps, adaptations)
+        else:
+            self._replay = self._learn_on_device(self._replay, pending, train_steps, adaptations)
+
+    def _learn_on_device(
+        self, replay: FrameReplay, pending: Pending, train_steps: int, adaptations: int
+    ) -> FrameReplay:
+        if train_steps or adaptations:
+            learn = self.programs.learn_from_device(train_steps)
+            self._learned, changed, replay = learn(
+                self._learned, self._explored, self._keys, np.int32(self.step), adaptations, replay, pending.slot
+            )
+            self._explored = self.programs.adopt(self._explored, changed)
+        else:
+            replay = self.programs.add(replay, pending.slot)
+        if pending.final_frame is not None:
+            replay = self.programs.add_final(replay, pending.final_frame, pending.truncated)
+        return replay
+
+    def _learn_on_host(self, replays: list[HostFrames], pending: Pending, train_steps: int, adaptations: int) -> None:
+        config = self.learner.config
+        drawn = []
+        for i, replay in enumerate(replays):
+            replay.add(Slot(*(np.asarray(part[i]) for part in pending.slot)))
+            if train_steps or adaptations:
+                count = max(train_steps, 1) * config.batch_size
+                drawn.append(replay.draw(self._host_keys[i], np.int32(self.step), count))
+            if pending.final_frame is not None:
+                replay.add_final(pending.final_frame[i], pending.truncated[i])
+        if drawn:
+            batches = Drawn(*(np.stack(parts) for parts in zip(*drawn, strict=True)))
+            batches = jax.tree.map(lambda x: x.reshape(len(drawn), -1, config.batch_size, *x.shape[2:]), batches)
+            learn = self.programs.train if train_steps else self.programs.adapt
+            self._learned, changed = learn(
+                self._learned, self._explored, self._keys, np.int32(self.step), adaptations, batches
+            )
+            self._explored = self.programs.adopt(self._explored, changed)
+
+    def _count(self, actions: np.ndarray, after: FrameStep) -> None:
+        """Takes note of what a step led to."""
+        reward, terminated = self._by_seed(after.reward), self._by_seed(after.terminated)
+        final = None if after.final_frame is None else self._by_seed(after.final_frame)
+        slot = Slot(self._frame, self._resets, actions, reward, terminated)
+        self._pending = Pending(slot, self._by_seed(after.truncated), final)
+        self._frame, self._resets = self._by_seed(after.frame), self._by_seed(after.resets)
+        self._starts = self._starts | self._by_seed(after.starts)
+        self.step += self.num_envs
+        self._running_return += reward
+        if self._resets.any():
+            for member, resets in enumerate(self._resets):
+                self._ended[member] += self._running_return[member, resets].tolist()
+            self._games += self._resets.sum(axis=1)
+            self._running_return[self._resets] = 0.0
+
+    def _rows(self, eval_episodes: int) -> list[dict[str, float]]:
+        """A row of progress of each seed; means start anew."""
+        nan = float("nan")
+        scores = np.full((len(self.seeds), 1), nan)
+        if eval_episodes:
+            scores = self.evaluate(eval_episodes, [EVALUATION_STREAM * seed + self.step for seed in self.seeds])
+        self._learned, reported, train_steps = self.programs.report(self._learned, self._explored, np.int32(self.step))
+        shown, ended = jax.device_get(reported), self._ended
+        self._ended = [[] for _ in self.seeds]
+        rows = []
+        for member in range(len(self.seeds)):
+            columns = {name: values[member].item() for name, values in shown.items()}
+            if train_steps[member]:
+                require_finite({name: columns[name] for name in self.programs.loss_names}, self.step)
+            rows.append(
+                {
+                    "step": self.step,
+                    "episodes": int(self._games[member]),
+                    "eval_return_mean": float(np.mean(scores[member])),
+                    "eval_return_median": float(np.median(scores[member])),
+                    "train_return_mean": float(np.mean(ended[member])) if ended[member] else nan,
+                    **columns,
+                }
+            )
+        return rows
