@@ -1,6 +1,6 @@
 """Convolutions as matrix products, with patches cut by reshapes and shifts.
 
-XLA's own convolutions are slow on a CPU, and a vector of different ones (`vmap`) is slow on a GPU; products are neither.
+XLA's own convolutions are slow on a CPU, and a vector of different ones (`vmap`) is slow on a GPU; products are not.
 """
 
 import math
