@@ -111,6 +111,22 @@ def test_a_lost_life_ends_an_episode_and_only_the_last_one_the_game():
         assert step.final_frame is None
 
 
+def test_a_game_that_stays_at_no_lives_before_it_is_over_ends_once(monkeypatch):
+    envs = AtariFrames("Pong", 1, 0)
+    envs.restart()
+    script = iter([(3, False), (2, False), (1, False), (1, False), (0, False), (0, False), (3, True), (3, False)])
+    receive = envs._emulators.recv
+
+    def scripted():
+        lives, over = next(script)
+        return *receive()[:2], np.array([over]), np.array([False]), {"lives": np.array([lives], np.int32)}
+
+    monkeypatch.setattr(envs._emulators, "recv", scripted)
+    steps = played(envs, np.zeros((8, 1), int))
+    assert [i for i, step in enumerate(steps) if step.terminated[0]] == [1, 2, 6]
+    assert [i for i, step in enumerate(steps) if step.resets[0]] == [6]
+
+
 def test_where_lives_do_not_end_episodes_all_else_is_the_same():
     for training, evaluation in zip(breakout(life_loss_ends=True), breakout(life_loss_ends=False), strict=True):
         np.testing.assert_array_equal(evaluation.terminated, training.resets)
@@ -152,6 +168,8 @@ def test_a_restored_vector_shows_its_stacks_and_goes_on_as_its_twin(sticky, monk
     served[:, 0] = FIRE  # a short game; the others are cut now and then, at the limit of 150 steps
     served[:, 1] = 0
     twin, restored = make(), make()
+    restored.restart()
+    played(restored, served[:5])  # of no matter
     stacks = np.zeros((3, 4, 84, 84), np.uint8)
     stacks[:, -1] = twin.restart()
     for action in served[:300]:

@@ -104,6 +104,8 @@ def test_environments_of_several_seeds_are_those_of_each_alone():
 @pytest.mark.parametrize("stopped_at", [0, 1, 5, 8])
 def test_a_restored_vector_shows_its_stacks_and_goes_on_as_its_twin(stopped_at):
     twin, restored = two_kinds([3, 8]), two_kinds([3, 8])
+    restored.restart()
+    restored.step(ACTIONS[-1])  # of no matter
     stacks = np.zeros((4, 4, 2, 3), np.uint8)
     stacks[:, -1] = twin.restart()
     for actions in ACTIONS[:stopped_at]:
