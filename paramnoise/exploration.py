@@ -184,12 +184,6 @@ class ParameterNoise(Exploration):
         policies = noise.resample(key, state.policies, policy, state.scale.sigma, starts)
         return state._replace(policies=policies, sampled_at=jnp.where(starts, step, state.sampled_at))
 
-    def begin_one(
-        self, key: Array, state: ParameterNoiseState, policy: Policy, env: Array, step: Array
-    ) -> ParameterNoiseState:
-        policies = noise.resample_one(key, state.policies, policy, state.scale.sigma, env)
-        return state._replace(policies=policies, sampled_at=state.sampled_at.at[env].set(step, mode="drop"))
-
     def act(
         self, key: Array, state: ParameterNoiseState, policy: Policy, obs: Array, step: Array
     ) -> tuple[ParameterNoiseState, Array]:

@@ -28,10 +28,6 @@ class Exploration:
         """Prepares the environments in which an episode starts (bool[num_envs]) and leaves the others alone."""
         return state
 
-    def begin_one(self, key: Array, state: Any, policy: Policy, env: Array, step: Array) -> Any:
-        """Prepares one environment, in which an episode starts; none if its index is beyond all environments."""
-        return state
-
     def act(self, key: Array, state: Any, policy: Policy, obs: Array, step: Array) -> tuple[Any, Array]:
         """Chooses the action to execute for each environment's observation, [num_envs, ...]."""
         values = jax.vmap(policy)(obs)

@@ -117,27 +117,6 @@ def resample(
     return jax.tree.map(choose, fresh, policies)
 
 
-def resample_one(
-    key: Array, policies: Policy, policy: Policy, sigma: ArrayLike, env: ArrayLike, where: Where | None = None
-) -> Policy:
-    """Draws a new perturbation for one environment: for networks that are too large to draw all and keep one.
-
-    Args:
-        key: a random key, used once.
-        policies: what `perturb_each` returned.
-        policy: the clean policy of now.
-        sigma: the standard deviation of the noise of now.
-        env: the environment's index; nothing changes if it is `num_envs` or more.
-        where: chooses the leaves, as for `perturb`.
-
-    Returns:
-        The policies, replaced in one place.
-    """
-    fresh = perturb(key, policy, sigma, where)
-    write = lambda old, new: old.at[env].set(new, mode="drop") if eqx.is_array(new) else old  # noqa: E731
-    return jax.tree.map(write, policies, fresh)
-
-
 def _is_linear(node: Any) -> bool:
     return isinstance(node, eqx.nn.Linear)
 

@@ -169,8 +169,7 @@ class PixelLoop:
         if self.step < self.learner.config.learning_starts:
             self._stack = self.programs.push(self._stack, self._frame, self._resets)
             return np.stack([self._random_actions(seed) for seed in self.seeds])
-        if self._starts.any():
-            self._begin(step)
+        self._begin(step)
         chosen, self._stack, changed = self.programs.act(
             self._learned, self._explored, self._keys, step, self._stack, self._frame, self._resets
         )
@@ -182,11 +181,9 @@ class PixelLoop:
         return random.integers(0, self._envs.num_actions, self.num_envs, dtype=np.int32)
 
     def _begin(self, step: np.int32) -> None:
-        """Prepares the environments in which an episode starts, one of each seed at a time."""
-        waiting = [list(map(int, np.flatnonzero(starts))) for starts in self._starts]
-        for _ in range(max(map(len, waiting))):
-            env = np.array([envs.pop() if envs else self.num_envs for envs in waiting], np.int32)
-            self._explored = self.programs.begin(self._learned, self._explored, self._keys, step, env)
+        """Prepares the environments in which an episode starts."""
+        for member, env in np.argwhere(self._starts).astype(np.int32):
+            self._explored = self.programs.begin(self._learned, self._explored, self._keys, step, member, env)
         self._starts[:] = False
 
     def _take_in(self, pending: Pending) -> None:

@@ -32,10 +32,11 @@ class PixelPrograms:
         self._learned, self._explored = jax.tree.structure(learned), jax.tree.structure(explored)
         self.loss_names = tuple(learned[1].total)
         self._adapted = self._changed_by_adapting(learned[0], explored, stack)
+        self._own = self._kept_by_environment(learned[0], explored, stack)
         over_seeds = functools.partial(_jit_over_seeds, len(keys))
         self.init = over_seeds(lambda key: self._flat(*self._init(stack, key)), (0,))
         self.push = over_seeds(frame_replay.push, (0, 0, 0), donate=(0,))
-        self.begin = over_seeds(self._begin, (0, 0, 0, None, 0), donate=(1,))
+        self.begin = jax.jit(self._begin, donate_argnums=1)
         self.act = over_seeds(self._act, (0, 0, 0, None, 0, 0, 0), donate=(4,))
         self.add = over_seeds(frame_replay.add, (0, 0), donate=(0,))
         self.add_final = over_seeds(frame_replay.add_final, (0, 0, 0), donate=(0,))
@@ -92,11 +93,21 @@ class PixelPrograms:
     def _flat(self, learned: Any, explored: Any) -> tuple[Leaves, Leaves]:
         return jax.tree.leaves(learned), jax.tree.leaves(explored)
 
-    def _begin(self, learned: Leaves, explored: Leaves, key: Array, step: Array, env: Array) -> Leaves:
-        """The state of exploration once one environment, in which an episode starts, is prepared."""
-        state = jax.tree.unflatten(self._explored, explored)
-        key = jax.random.fold_in(core.key_at(key, core.BEGIN, step), env)
-        return jax.tree.leaves(self._exploration.begin_one(key, state, self.policy(learned), env, step))
+    def _begin(self, learned: Leaves, explored: Leaves, keys: Array, step: Array, member: Array, env: Array) -> Leaves:
+        """The state of exploration once one environment of one seed, in which an episode starts, is prepared.
+
+        It is cut down to that environment: a new policy for each, to keep one, would be as many draws as parameters.
+        """
+        at = lambda leaf: jax.lax.dynamic_index_in_dim(leaf, member, keepdims=False)  # noqa: E731
+        here = [leaf[member, env][None] if place in self._own else at(leaf) for place, leaf in enumerate(explored)]
+        state = jax.tree.unflatten(self._explored, here)
+        key = jax.random.fold_in(core.key_at(at(keys), core.BEGIN, step), env)
+        policy = self.policy([at(leaf) for leaf in learned])
+        after = self._exploration.begin_episode(key, state, policy, jnp.ones(1, bool), step)
+        return [
+            old.at[member, env].set(new[0]) if place in self._own else old
+            for place, (old, new) in enumerate(zip(explored, jax.tree.leaves(after), strict=True))
+        ]
 
     def _act(
         self, learned: Leaves, explored: Leaves, key: Array, step: Array, stack: Array, frame: Array, resets: Array
@@ -162,6 +173,13 @@ class PixelPrograms:
 
         jax.eval_shape(adapt, state, explored, stack)
         return places
+
+    def _kept_by_environment(self, state: Any, explored: Any, stack: jax.ShapeDtypeStruct) -> set[int]:
+        """The places of the arrays with an axis of environments: those that one environment more makes longer."""
+        one_more = jax.ShapeDtypeStruct((stack.shape[0] + 1, *stack.shape[1:]), stack.dtype)
+        longer = jax.eval_shape(lambda s, o: self._exploration.init(self._learner.policy(s), o), state, one_more)
+        pairs = zip(jax.tree.leaves(explored), jax.tree.leaves(longer), strict=True)
+        return {place for place, (old, new) in enumerate(pairs) if old.shape != new.shape}
 
     def _report(self, learned: Leaves, explored: Leaves, step: Array) -> tuple[Leaves, dict[str, Array], Array]:
         """What was learned, with loss terms that start anew; what a log should show; the train steps since the last."""
