@@ -53,6 +53,12 @@ class Train(Generic[Settings]):
     """Episodes of an evaluation."""
     eval_max_steps: int = _DEFAULT["eval_max_steps"]
     """Steps after which an evaluation's episode is cut, for environments without a time limit."""
+    log_every: int | None = _DEFAULT["log_every"]
+    """Pixels: environment steps between rows of progress that tell of training alone."""
+    replay_on: Literal["auto", "device", "host"] = _DEFAULT["replay_on"]
+    """Pixels: where replay keeps frames; auto is the device if it is a GPU."""
+    save_replay: bool = _DEFAULT["save_replay"]
+    """Pixels: whether checkpoints hold replay, gigabytes; a run resumed without fills it anew before it learns on."""
     run_dir: Path | None = None
     """Where the run is kept; by default a new directory below runs/."""
     resume: bool = False
@@ -186,9 +192,10 @@ def _parse(arguments: list[str]) -> Command:
 
 def _train_command(algorithm: Algorithm, arguments: list[str]) -> Callable[..., Command]:
     """The train command of one agent; its defaults are those of the environment that the arguments name."""
-    env, env_kwargs = _named_env(arguments)
+    env, env_kwargs, exploration = _named_env(arguments)
     known = preset(env, env_kwargs)
-    defaults = Train(env=tyro.MISSING, agent=algorithm.config(**known.agent_settings(algorithm.config)), **known.run)
+    agent = known.agent_settings(algorithm.config, exploration or algorithm.default_exploration)
+    defaults = Train(env=tyro.MISSING, agent=algorithm.config(**agent), **known.run)
     settings = algorithm.config
 
     def train(args: Annotated[Train[settings], tyro.conf.arg(name="")] = defaults) -> Command:  # type: ignore[valid-type]
@@ -224,16 +231,17 @@ def _plot_command(figure: CurveFigure) -> Callable[..., Command]:
     return plot_curves
 
 
-def _named_env(arguments: list[str]) -> tuple[str, dict[str, Any]]:
-    """The environment that the arguments name, read ahead of the rest because its preset sets the defaults."""
+def _named_env(arguments: list[str]) -> tuple[str, dict[str, Any], str]:
+    """The environment and the exploration that the arguments name, read ahead of the rest for the preset's defaults."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--env", default="")
     parser.add_argument("--env-kwargs", nargs="*", default=[])
+    parser.add_argument("--exploration", nargs="*", default=[])
     try:
         found, _ = parser.parse_known_args([_with_dashes(word) for word in arguments])
     except argparse.ArgumentError:
-        return "", {}
-    return found.env, commands.key_values("--env-kwargs", found.env_kwargs)
+        return "", {}, ""
+    return found.env, commands.key_values("--env-kwargs", found.env_kwargs), next(iter(found.exploration), "")
 
 
 def _with_dashes(word: str) -> str:

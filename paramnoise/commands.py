@@ -42,6 +42,9 @@ def train(algorithm: Algorithm, args: Any) -> int:
         eval_every=args.eval_every,
         eval_episodes=args.eval_episodes,
         eval_max_steps=args.eval_max_steps,
+        log_every=args.log_every,
+        replay_on=args.replay_on,
+        save_replay=args.save_replay,
     )
     path = args.run_dir or _default_run_dir(config, args.resume)
     use_compilation_cache()
@@ -151,7 +154,7 @@ def _print_settings(config: RunConfig, path: Path) -> None:
     print("  run: " + ", ".join(f"{name} {values[name]}" for name in names))
     if known != Preset():
         preset_names = [
-            *known.agent_settings(config.made_by.config),
+            *known.agent_settings(config.made_by.config, config.exploration.kind),
             *known.exploration_settings(config.made_by, config.exploration.kind),
             *known.run,
         ]

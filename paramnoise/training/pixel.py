@@ -20,7 +20,7 @@ from paramnoise.training import core, frame_replay
 from paramnoise.training.evaluation import EVALUATION_STREAM, require_finite
 from paramnoise.training.frame_replay import Drawn, FrameReplay, HostFrames, Slot
 from paramnoise.training.memory import keep_freed_memory
-from paramnoise.training.pixel_programs import PixelPrograms
+from paramnoise.training.pixel_programs import Leaves, PixelPrograms
 
 MakeEnvs = Callable[[Sequence[int], int, bool], FrameEnvs]
 """The seeds, the environments of each, and whether they are for training -> the environments."""
@@ -46,6 +46,7 @@ class PixelLoop:
         seeds: Sequence[int],
         num_envs: int,
         eval_max_steps: int,
+        log_every: int | None = None,
         replay_on: str = "auto",
     ):
         """Makes the environments and the state; nothing is stepped yet.
@@ -57,30 +58,30 @@ class PixelLoop:
             seeds: each decides every random draw of its own run.
             num_envs: environments of each seed, stepped together, each with its own exploration.
             eval_max_steps: steps after which an evaluation's episode is cut.
+            log_every: environment steps of a seed between rows of progress without an evaluation; None: no such rows.
             replay_on: where frames are kept: `device`, `host`, or `auto`, which is the device if it is a GPU.
         """
         keep_freed_memory()
         self.learner, self.exploration, self.seeds, self.num_envs = learner, exploration, tuple(seeds), num_envs
         self.step = 0
-        self._make_envs, self._eval_max_steps = make_envs, eval_max_steps
-        self._envs = make_envs(self.seeds, num_envs, True)
-        self._evaluation_envs: FrameEnvs | None = None
+        self._make_envs, self._eval_max_steps, self._log_every = make_envs, eval_max_steps, log_every
+        self.envs = make_envs(self.seeds, num_envs, True)
         self._keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
         self._host_keys = np.asarray(self._keys)
-        stack = jax.ShapeDtypeStruct((num_envs, STACK, *self._envs.frame_shape), jnp.uint8)
+        stack = jax.ShapeDtypeStruct((num_envs, STACK, *self.envs.frame_shape), jnp.uint8)
         self.programs = PixelPrograms(learner, exploration, self._keys, stack)
         self._learned, self._explored = self.programs.init(self._keys)
         is_host = replay_on == "host" or (replay_on == "auto" and jax.default_backend() == "cpu")
-        self._replay: FrameReplay | list[HostFrames] = self._empty_replay(is_host)
-        self._learns_from = 0
-        self._stack = jnp.zeros((len(self.seeds), *stack.shape), jnp.uint8)
-        self._frame: Any = self._by_seed(self._envs.restart())
-        self._starts = np.ones(self._shape, bool)
-        self._resets = np.ones(self._shape, bool)
-        self._pending: Pending | None = None
-        self._running_return = np.zeros(self._shape)
-        self._games = np.zeros(len(self.seeds), np.int64)
-        self._ended: list[list[float]] = [[] for _ in self.seeds]
+        self.replay: FrameReplay | list[HostFrames] = self._empty_replay(is_host)
+        self.learns_from = 0
+        self.stack = jnp.zeros((len(self.seeds), *stack.shape), jnp.uint8)
+        self.frame: Any = self._by_seed(self.envs.restart())
+        self.starts = np.ones(self._shape, bool)
+        self.resets = np.ones(self._shape, bool)
+        self.pending: Pending | None = None
+        self.running_return = np.zeros(self._shape)
+        self.games = np.zeros(len(self.seeds), np.int64)
+        self.ended: list[list[float]] = [[] for _ in self.seeds]
 
     def run(
         self,
@@ -88,7 +89,6 @@ class PixelLoop:
         *,
         eval_every: int,
         eval_episodes: int,
-        log_every: int | None = None,
         on_step: Callable[[int], None] = lambda step: None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[list[dict[str, float]]]:
@@ -104,24 +104,39 @@ class PixelLoop:
             on_step(self.step)
             if self.step // eval_every > before // eval_every or self.step >= steps:
                 yield self._rows(eval_episodes)
-            elif log_every is not None and self.step // log_every > before // log_every:
+            elif self._log_every is not None and self.step // self._log_every > before // self._log_every:
                 yield self._rows(0)
+
+    @property
+    def leaves(self) -> tuple[Leaves, Leaves]:
+        """The arrays of what was learned and of exploration, each with a leading axis of seeds."""
+        return self._learned, self._explored
+
+    @leaves.setter
+    def leaves(self, leaves: tuple[Leaves, Leaves]) -> None:
+        self._learned, self._explored = leaves
 
     def policy(self, member: int) -> Policy:
         """The clean policy of one of the seeds, as learned so far."""
         return self.programs.policy([leaf[member] for leaf in self._learned])
 
-    def evaluate(self, episodes: int, seeds: Sequence[int]) -> np.ndarray:
-        """The scores of noise-free games on environments of their own, [seeds, episodes]."""
+    def evaluate(
+        self, episodes: int, seeds: Sequence[int], watch: Callable[[np.ndarray], None] | None = None
+    ) -> np.ndarray:
+        """The scores of noise-free games on environments of their own, [seeds, episodes].
+
+        `watch` sees the frames of all the games, until a first game of a seed ends.
+        """
         envs = self._make_envs([EVALUATION_STREAM + seed for seed in seeds], episodes, False)
         shape = (len(seeds), episodes)
         frame, resets = envs.restart(), np.ones(shape, bool)
         stack = jnp.zeros((*shape, STACK, *envs.frame_shape), jnp.uint8)
         scores, running = np.zeros(shape), np.ones(shape, bool)
         for _ in range(self._eval_max_steps):
-            actions, stack = self.programs.noise_free(
-                self._learned, stack, frame.reshape(*shape, *frame.shape[1:]), resets
-            )
+            if watch is not None and running[:, 0].all():
+                watch(frame)
+            frames = frame.reshape(*shape, *envs.frame_shape)
+            actions, stack = self.programs.noise_free(self._learned, stack, frames, resets)
             after = envs.step(np.asarray(actions).reshape(-1))
             scores += np.where(running, after.reward.reshape(shape), 0.0)
             frame, resets = after.frame, after.resets.reshape(shape)
@@ -131,9 +146,29 @@ class PixelLoop:
         envs.close()
         return scores
 
+    def replay_of(self, member: int) -> FrameReplay | HostFrames:
+        """The replay of one of the seeds."""
+        if isinstance(self.replay, list):
+            return self.replay[member]
+        return jax.tree.map(lambda x: x[member], self.replay)
+
+    def fill_replay(self, member: int, parts: dict[str, np.ndarray]) -> None:
+        """Puts back what replay held: its arrays by name, their first rows."""
+        new = FrameReplay(Slot(*(parts[name] for name in Slot._fields)), parts["is_final"], parts["written"])
+        rows = parts["is_final"].shape[0]
+        if isinstance(self.replay, list):
+            held = self.replay[member].state
+            for old, part in zip(jax.tree.leaves(held), jax.tree.leaves(new), strict=True):
+                old[: len(part)] = part
+            return
+        slots, is_final = jax.tree.map(
+            lambda old, part: old.at[member, :rows].set(part), self.replay[:2], (new.slots, new.is_final)
+        )
+        self.replay = FrameReplay(slots, is_final, self.replay.written.at[member].set(new.written))
+
     def close(self) -> None:
         """Closes all environments."""
-        self._envs.close()
+        self.envs.close()
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -144,7 +179,7 @@ class PixelLoop:
 
     def _empty_replay(self, is_host: bool) -> FrameReplay | list[HostFrames]:
         nothing = np.zeros(self.num_envs)
-        frame = np.zeros((self.num_envs, *self._envs.frame_shape), np.uint8)
+        frame = np.zeros((self.num_envs, *self.envs.frame_shape), np.uint8)
         action, reward, flag = nothing.astype(np.int32), nothing.astype(np.float32), nothing.astype(bool)
         slot = Slot(frame, flag, action, reward, flag)
         capacity = self.learner.config.buffer_size
@@ -156,49 +191,49 @@ class PixelLoop:
     def _step(self) -> None:
         """One step of every environment, and all the learning that is due after the step before."""
         actions = self._act()
-        self._envs.send(actions.reshape(-1))
-        if self._pending is not None:
-            self._take_in(self._pending)
-        self._count(actions, self._envs.recv())
+        self.envs.send(actions.reshape(-1))
+        if self.pending is not None:
+            self._take_in(self.pending)
+        self._count(actions, self.envs.recv())
 
     def _act(self) -> np.ndarray:
         """The actions on what the environments show: at random until learning starts."""
         step = np.int32(self.step)
-        if not isinstance(self._replay, list):
-            self._frame = jax.device_put(self._frame)  # once, for acting and for replay
+        if not isinstance(self.replay, list):
+            self.frame = jax.device_put(self.frame)  # once, for acting and for replay
         if self.step < self.learner.config.learning_starts:
-            self._stack = self.programs.push(self._stack, self._frame, self._resets)
+            self.stack = self.programs.push(self.stack, self.frame, self.resets)
             return np.stack([self._random_actions(seed) for seed in self.seeds])
         self._begin(step)
-        chosen, self._stack, changed = self.programs.act(
-            self._learned, self._explored, self._keys, step, self._stack, self._frame, self._resets
+        chosen, self.stack, changed = self.programs.act(
+            self._learned, self._explored, self._keys, step, self.stack, self.frame, self.resets
         )
         self._explored = changed or self._explored
         return np.asarray(chosen)
 
     def _random_actions(self, seed: int) -> np.ndarray:
         random = np.random.default_rng((seed, core.ACT, self.step))
-        return random.integers(0, self._envs.num_actions, self.num_envs, dtype=np.int32)
+        return random.integers(0, self.envs.num_actions, self.num_envs, dtype=np.int32)
 
     def _begin(self, step: np.int32) -> None:
         """Prepares the environments in which an episode starts."""
-        for member, env in np.argwhere(self._starts).astype(np.int32):
+        for member, env in np.argwhere(self.starts).astype(np.int32):
             self._explored = self.programs.begin(self._learned, self._explored, self._keys, step, member, env)
-        self._starts[:] = False
+        self.starts[:] = False
 
     def _take_in(self, pending: Pending) -> None:
         """Stores a step, and does all that is due after it."""
         after = self.step
         before = after - self.num_envs
         config = self.learner.config
-        train_steps = core.updates_by(config, after) - core.updates_by(config, max(before, self._learns_from))
-        train_steps = train_steps if after > self._learns_from else 0
+        train_steps = core.updates_by(config, after) - core.updates_by(config, max(before, self.learns_from))
+        train_steps = train_steps if after > self.learns_from else 0
         adaptations = core.adaptations_by(self.exploration, after) - core.adaptations_by(self.exploration, before)
-        self._pending = None
-        if isinstance(self._replay, list):
-            self._learn_on_host(self._replay, pending, train_steps, adaptations)
+        self.pending = None
+        if isinstance(self.replay, list):
+            self._learn_on_host(self.replay, pending, train_steps, adaptations)
         else:
-            self._replay = self._learn_on_device(self._replay, pending, train_steps, adaptations)
+            self.replay = self._learn_on_device(self.replay, pending, train_steps, adaptations)
 
     def _learn_on_device(
         self, replay: FrameReplay, pending: Pending, train_steps: int, adaptations: int
@@ -238,17 +273,17 @@ class PixelLoop:
         """Takes note of what a step led to."""
         reward, terminated = self._by_seed(after.reward), self._by_seed(after.terminated)
         final = None if after.final_frame is None else self._by_seed(after.final_frame)
-        slot = Slot(self._frame, self._resets, actions, reward, terminated)
-        self._pending = Pending(slot, self._by_seed(after.truncated), final)
-        self._frame, self._resets = self._by_seed(after.frame), self._by_seed(after.resets)
-        self._starts = self._starts | self._by_seed(after.starts)
+        slot = Slot(self.frame, self.resets, actions, reward, terminated)
+        self.pending = Pending(slot, self._by_seed(after.truncated), final)
+        self.frame, self.resets = self._by_seed(after.frame), self._by_seed(after.resets)
+        self.starts = self.starts | self._by_seed(after.starts)
         self.step += self.num_envs
-        self._running_return += reward
-        if self._resets.any():
-            for member, resets in enumerate(self._resets):
-                self._ended[member] += self._running_return[member, resets].tolist()
-            self._games += self._resets.sum(axis=1)
-            self._running_return[self._resets] = 0.0
+        self.running_return += reward
+        if self.resets.any():
+            for member, resets in enumerate(self.resets):
+                self.ended[member] += self.running_return[member, resets].tolist()
+            self.games += self.resets.sum(axis=1)
+            self.running_return[self.resets] = 0.0
 
     def _rows(self, eval_episodes: int) -> list[dict[str, float]]:
         """A row of progress of each seed; means start anew."""
@@ -257,8 +292,8 @@ class PixelLoop:
         if eval_episodes:
             scores = self.evaluate(eval_episodes, [EVALUATION_STREAM * seed + self.step for seed in self.seeds])
         self._learned, reported, train_steps = self.programs.report(self._learned, self._explored, np.int32(self.step))
-        shown, ended = jax.device_get(reported), self._ended
-        self._ended = [[] for _ in self.seeds]
+        shown, ended = jax.device_get(reported), self.ended
+        self.ended = [[] for _ in self.seeds]
         rows = []
         for member in range(len(self.seeds)):
             columns = {name: values[member].item() for name, values in shown.items()}
@@ -267,7 +302,7 @@ class PixelLoop:
             rows.append(
                 {
                     "step": self.step,
-                    "episodes": int(self._games[member]),
+                    "episodes": int(self.games[member]),
                     "eval_return_mean": float(np.mean(scores[member])),
                     "eval_return_median": float(np.median(scores[member])),
                     "train_return_mean": float(np.mean(ended[member])) if ended[member] else nan,
