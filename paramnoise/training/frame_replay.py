@@ -102,7 +102,7 @@ def positions(key: Array, step: Array, written: Array, rows: int, count: int) ->
     env_key, slot_key = jax.random.split(core.key_at(key, core.TRAIN, step))
     env = jax.random.randint(env_key, (count,), 0, written.shape[0])
     last = written[env] - 2
-    first = jnp.where(written[env] > rows, written[env] - rows + STACK, 0)
+    first = jnp.maximum(written[env] - rows + STACK, 0)
     slot = jax.random.randint(slot_key, (count,), first, jnp.maximum(last, first) + 1)
     return slot, env
 
@@ -167,7 +167,7 @@ class HostFrames:
             np.zeros(num_envs, np.int32),
         )
         self._envs = np.arange(num_envs)
-        self._positions = jax.jit(positions, static_argnums=(3, 4), device=jax.devices("cpu")[0])
+        self._positions = jax.jit(positions, static_argnums=(3, 4))
 
     def add(self, slot: Slot) -> None:
         """Writes a slot of every environment over its oldest."""
@@ -188,7 +188,8 @@ class HostFrames:
 
     def draw(self, key: np.ndarray, step: np.int32, count: int) -> Drawn:
         """Draws transitions uniformly, with replacement."""
-        slot, env = (np.asarray(x) for x in self._positions(key, step, self.state.written, self._rows, count))
+        with jax.default_device(jax.devices("cpu")[0]):  # the accelerator is busy, and far
+            slot, env = map(np.asarray, self._positions(key, step, self.state.written, self._rows, count))
         slot = slot - self.state.is_final[slot % self._rows, env]
         span = (slot[:, None] + np.arange(1 - STACK, 2)) % self._rows
         slots, here = self.state.slots, slot % self._rows
