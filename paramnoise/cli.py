@@ -15,8 +15,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from paramnoise import commands, reproduce
+from paramnoise import commands, reproduce, reproduce_atari
 from paramnoise.agents import ALGORITHMS, Algorithm
+from paramnoise.experiments.atari import ATARI
 from paramnoise.experiments.chain import CHAIN
 from paramnoise.experiments.learning_curves import FIGURES, CurveFigure
 from paramnoise.presets import preset
@@ -141,6 +142,22 @@ def plot_chain(out: Path = Path("runs")) -> Command:
     return lambda: reproduce.plot_chain(out)
 
 
+def reproduce_atari_figure(
+    args: Annotated[reproduce_atari.Arguments, tyro.conf.arg(name="")] = reproduce_atari.Arguments(),  # noqa: B008
+) -> Command:
+    """Reproduce Figures 1 and 7: scores of the exploring policy on Atari games, and the table of noise-free scores."""
+    return lambda: reproduce_atari.run(args)
+
+
+def plot_atari(out: Path = Path("runs")) -> Command:
+    """Draw the Atari figure and print the table again from results.csv and scores.csv.
+
+    Args:
+        out: where `reproduce` kept its results.
+    """
+    return lambda: reproduce_atari.plot(out)
+
+
 def envs() -> Command:
     """List environments: ours, and those that Gymnasium knows on this machine."""
     return commands.envs
@@ -168,6 +185,8 @@ def _parse(arguments: list[str]) -> Command:
         train.command(name=algorithm.name)(_train_command(algorithm, arguments))
     figures.command(name=CHAIN.name)(reproduce_chain)
     plot.command(name=CHAIN.name)(plot_chain)
+    figures.command(name=ATARI.name)(reproduce_atari_figure)
+    plot.command(name=ATARI.name)(plot_atari)
     for figure in FIGURES.values():
         figures.command(name=figure.name)(_reproduce_command(figure))
         plot.command(name=figure.name)(_plot_command(figure))

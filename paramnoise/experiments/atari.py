@@ -9,10 +9,13 @@ import json
 import math
 import statistics
 import time
+import zipfile
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from paramnoise.agents import DQNConfig
 from paramnoise.envs.atari import FRAME_SKIP, GAMES, game_rom, game_title
@@ -23,7 +26,8 @@ from paramnoise.experiments.sweep import Line
 from paramnoise.presets import make_config
 from paramnoise.training.checkpoint import INDEX
 from paramnoise.training.config import RunConfig
-from paramnoise.training.run import run_together
+from paramnoise.training.run import CHECKPOINT_SECONDS, run_together
+from paramnoise.validation import UsageError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,6 +42,8 @@ class AtariScale(CurveScale):
     """Steps between points of a curve."""
     num_envs: int | None = None
     """Environments of each seed; None: as many as the preset has."""
+    save_replay: bool = False
+    """Whether checkpoints hold replay: 7 GB of each run, whose resumed training is then exact."""
     agent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Settings of the agent that are not the preset's."""
 
@@ -70,8 +76,14 @@ ATARI = CurveFigure(
     steps_per_epoch=1_000_000 // FRAME_SKIP,
 )
 """The figure; its unit of the x axis is a million frames."""
-_HEADS = {"parameter": ("parameter", True), "epsilon-greedy": ("epsilon-greedy", False)}
-_HEADS["epsilon-greedy-two-heads"] = ("epsilon-greedy", True)
+MADE_OF = {
+    "parameter": ("parameter", True),
+    "epsilon-greedy": ("epsilon-greedy", False),
+    "epsilon-greedy-two-heads": ("epsilon-greedy", True),
+}
+"""Of each method, the exploration and whether the agent has a policy head."""
+LARGE_CHECKPOINT_SECONDS = 600.0
+"""The age of a checkpoint at which the next one is due, where it holds replay."""
 
 
 class Score(NamedTuple):
@@ -88,6 +100,14 @@ class Score(NamedTuple):
     median: float
 
 
+class Saved(NamedTuple):
+    """What a checkpoint is of."""
+
+    seeds: tuple[int, ...]
+    """Trained side by side; they go on together, or not at all."""
+    step: int
+
+
 class AtariRun(CurveRun):
     """One run of the figure."""
 
@@ -96,7 +116,7 @@ class AtariRun(CurveRun):
         """The method, by its name in paths and tables."""
         agent, kind = self.config.agent, self.config.exploration.kind
         heads = isinstance(agent, DQNConfig) and agent.policy_head
-        return next(name for name, made in _HEADS.items() if made == (kind, heads))
+        return next(name for name, made in MADE_OF.items() if made == (kind, heads))
 
     @property
     def name(self) -> str:
@@ -128,21 +148,23 @@ class AtariRun(CurveRun):
         ]
         return [score for score in scores if not math.isnan(score.mean)]
 
-    def saved_step(self) -> int | None:
-        """The step of the checkpoint on disk; None if there is none that can be read."""
+    def saved(self) -> "Saved | None":
+        """What the checkpoint on disk is of; None if there is none that can be read."""
         try:
-            return int(json.loads((self.directory.checkpoint / INDEX).read_text())["facts"]["step"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+            index = json.loads((self.directory.checkpoint / INDEX).read_text())
+            with np.load(self.directory.checkpoint / index["file"], allow_pickle=False) as arrays:
+                return Saved(tuple(arrays["own/seeds"].tolist()), int(index["facts"]["step"]))
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+            return None  # training says what is wrong with it
 
-    def _rows_every(self, *intervals: int) -> list[tuple[int, dict[str, str]]]:
+    def _rows_every(self, *intervals: int | None) -> list[tuple[int, dict[str, str]]]:
         """The rows that every run of this config has: a shorter run that was gone on with has one more, at its end."""
         kept, before = [], 0
         for row in self.directory.rows():
             step = int(row["step"])
             if before >= self.config.steps:
                 break
-            if step >= self.config.steps or any(step // every > before // every for every in intervals):
+            if step >= self.config.steps or any(every and step // every > before // every for every in intervals):
                 kept.append((step, row))
             before = step
         return kept
@@ -175,18 +197,28 @@ class AtariGroup(NamedTuple):
         summaries = [summary for summary in found if summary is not None]
         if len(summaries) < len(found):
             return None
-        finals = [summary.get("final_eval_return_mean") for summary in summaries]
+        finals: list[Any] = [summary.get("final_eval_return_mean") for summary in summaries]
         return {
             "steps": min(summary["steps"] for summary in summaries),
             "final_eval_return_mean": None if None in finals else statistics.median(finals),
         }
 
     def unfinished(self) -> list["AtariGroup"]:
-        """What is left of it, in groups that can go on together: their seeds are at one step."""
-        places: dict[tuple[bool, int | None], list[AtariRun]] = {}
+        """What is left of it, in groups that can go on together.
+
+        Raises:
+            UsageError: if some of the seeds that go on only together were not asked for.
+        """
+        places: dict[tuple[bool, Saved | None], list[AtariRun]] = {}
         for each in self.runs:
             if not each.is_finished():
-                places.setdefault((each.directory.exists(), each.saved_step()), []).append(each)
+                places.setdefault((each.directory.exists(), each.saved()), []).append(each)
+        for (_, saved), runs in places.items():
+            if saved and (missing := set(saved.seeds) - {each.config.seed for each in self.runs}):
+                raise UsageError(
+                    f"{runs[0].directory.path} goes on only together with the seeds of its group: "
+                    f"give --seeds {max(missing) + 1} or more"
+                )
         return [AtariGroup(tuple(runs)) for runs in places.values()]
 
 
@@ -200,8 +232,8 @@ def grid(scale: AtariScale, methods: Sequence[Method], out: Path) -> list[AtariG
 
 
 def _config(scale: AtariScale, env: str, method: Method, seed: int) -> RunConfig:
-    kind, policy_head = _HEADS[method.exploration]
-    more = {} if scale.num_envs is None else {"num_envs": scale.num_envs}
+    kind, policy_head = MADE_OF[method.exploration]
+    more: dict[str, Any] = {} if scale.num_envs is None else {"num_envs": scale.num_envs}
     return make_config(
         method.algorithm,
         env,
@@ -212,6 +244,7 @@ def _config(scale: AtariScale, env: str, method: Method, seed: int) -> RunConfig
         eval_every=scale.eval_every,
         eval_episodes=scale.eval_episodes,
         log_every=scale.log_every,
+        save_replay=scale.save_replay,
         **more,
     )
 
@@ -229,12 +262,12 @@ def in_order(groups: Iterable[AtariGroup]) -> list[AtariGroup]:
 
 def train(group: AtariGroup, line: Line) -> bool:
     """What a worker does with a group: it begins it or goes on with it, and returns whether it came to the end."""
-    reporter = _Reporter(line, len(group.runs))
     summaries = run_together(
         [each.config for each in group.runs],
         [each.directory.path for each in group.runs],
         resume=group.runs[0].directory.exists(),
-        watchers=[reporter] * len(group.runs),
+        checkpoint_seconds=LARGE_CHECKPOINT_SECONDS if group.config.save_replay else CHECKPOINT_SECONDS,
+        watcher=_Reporter(line, len(group.runs)),
     )
     return all(summary["status"] == "finished" for summary in summaries)
 

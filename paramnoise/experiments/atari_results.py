@@ -18,8 +18,8 @@ SCORE_COLUMNS = ("env", "exploration", "seed", "step", "frames", "episodes", "me
 
 def write_curves(points: Iterable[Point], path: Path) -> None:
     """Writes results.csv; `curve_results.read_results` reads it."""
-    rows = (point._asdict() for point in points)
-    _write(CURVE_COLUMNS, ({**row, "frames": frames_of(row["step"]), "return": row.pop("value")} for row in rows), path)
+    rows = ((*point[:-1], frames_of(point.step), point.value) for point in points)
+    _write(CURVE_COLUMNS, (dict(zip(CURVE_COLUMNS, row, strict=True)) for row in rows), path)
 
 
 def write_scores(scores: Iterable[Score], path: Path) -> None:

@@ -57,8 +57,7 @@ PUBLISHED = {
     "Zaxxon": Published(6380.0, 8100.0, 8050.0, 32.5, 9173.3),
 }
 """ES and the paper's DQN from the paper's table. Random and human from DQN Zoo (DeepMind, `dqn_zoo/atari_data.py`):
-means over games with up to 30 no-ops at the start and at most 108,000 frames, as ours have. Mnih et al. (2015, extended
-data table 2) measured the human in a session of their own: 6,875 on Alien, for one."""
+means over games with up to 30 no-ops at the start and at most 108,000 frames, as ours have."""
 
 
 class Row(NamedTuple):

@@ -54,7 +54,14 @@ def plot_chain(outcomes: list[Outcome], path: Path) -> None:
     _save(figure, path)
 
 
-def plot_learning_curves(drawn: CurveFigure, points: list[Point], path: Path) -> None:
+def plot_learning_curves(
+    drawn: CurveFigure,
+    points: list[Point],
+    path: Path,
+    *,
+    x_label: str | None = None,
+    y_label: str = "noise-free return",
+) -> None:
     """Median return over seeds and its interquartile band against epochs, one panel per task."""
     lines = bands(points)
     envs = list(dict.fromkeys(env for env, _ in lines))
@@ -71,10 +78,10 @@ def plot_learning_curves(drawn: CurveFigure, points: list[Point], path: Path) ->
         seeds = sorted({max(band.seeds for band in line) for line in own.values()})
         counted = f"{seeds[0]} seed{'s' * (seeds[0] > 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
         axis.set_title(f"{env.removeprefix(OURS)} ({counted})", fontsize=10)
-        axis.set_xlabel(f"epoch ({drawn.steps_per_epoch:,} steps)")
+        axis.set_xlabel(x_label or f"epoch ({drawn.steps_per_epoch:,} steps)")
         axis.grid(color="0.93")
     for axis in axes[:, 0]:
-        axis.set_ylabel("noise-free return")
+        axis.set_ylabel(y_label)
     handles = {
         label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
