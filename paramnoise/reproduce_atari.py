@@ -95,7 +95,8 @@ def _run(groups: Sequence[AtariGroup], todo: Sequence[AtariGroup], workers: int,
     """Runs what is not finished; returns the exit status. Results grow with every group that ends."""
     runs = [each for group in groups for each in group.runs]
     done = sum(each.is_finished() for each in runs)
-    print(f"{ATARI.paper} ({ATARI.name}): {len(runs)} runs, {done} on disk, {len(todo)} groups to train", flush=True)
+    left = f"{len(todo)} group{'s' * (len(todo) != 1)} to train"
+    print(f"{ATARI.paper} ({ATARI.name}): {len(runs)} runs, {done} on disk, {left}", flush=True)
     if not todo:
         return 0
     if workers > 1:

@@ -55,11 +55,12 @@ SCALES = {
     "smoke": AtariScale(
         envs=("Pong",),
         seeds=1,
-        steps=2_000,
-        eval_every=1_000,
+        steps=4_000,
+        eval_every=2_000,
         eval_episodes=1,
-        log_every=500,
-        agent={"learning_starts": 1_000, "buffer_size": 10_000},  # it learns within these few steps
+        log_every=1_000,
+        num_envs=2,  # so that games end within these few steps
+        agent={"learning_starts": 3_000, "buffer_size": 10_000},
     ),
     "small": AtariScale(envs=ORDER[:3], seeds=3, steps=1_000_000),
     "paper": AtariScale(envs=ORDER, seeds=3, steps=10_000_000),

@@ -56,13 +56,19 @@ def read_scores(path: Path) -> list[Score]:
 
 
 def carried(points: Iterable[Point]) -> list[Point]:
-    """The points with a run's last return where no game ended; a run begins with its first return."""
+    """The points with a run's last return where no game ended.
+
+    The lines of a figure begin where all their seeds have a return; a run without any is left out.
+    """
     last: dict[tuple[str, str, int], float] = {}
+    begins: dict[tuple[str, str], int] = {}
     filled = []
     for point in points:
         run = (point.env, point.exploration, point.seed)
-        value = last.get(run, math.nan) if math.isnan(point.value) else point.value
-        if not math.isnan(value):
-            last[run] = value
-            filled.append(point._replace(value=value))
-    return filled
+        if not math.isnan(point.value):
+            if run not in last:
+                begins[run[:2]] = max(point.step, begins.get(run[:2], 0))
+            last[run] = point.value
+        if run in last:
+            filled.append(point._replace(value=last[run]))
+    return [point for point in filled if point.step >= begins[point.env, point.exploration]]

@@ -96,7 +96,9 @@ def report(scores: Sequence[Score], path: Path) -> None:
     """Prints the table, and writes it to `path` as Markdown."""
     found = rows(scores)
     header, lines = _header(), [_cells(row) for row in found]
-    table = Table(*header, title="Noise-free scores: median over seeds of an evaluation's median game")
+    # Where a name may be broken: a table has little room for it.
+    broken = [name.replace("-greedy", "- greedy").replace("-two-heads", ", two heads") for name in header]
+    table = Table(*broken, title="Noise-free scores: median over seeds of an evaluation's median game")
     for column in table.columns[1:]:
         column.justify = "right"
     for line in lines:
