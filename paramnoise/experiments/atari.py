@@ -101,14 +101,6 @@ class Score(NamedTuple):
     median: float
 
 
-class Saved(NamedTuple):
-    """What a checkpoint is of."""
-
-    seeds: tuple[int, ...]
-    """Trained side by side; they go on together, or not at all."""
-    step: int
-
-
 class AtariRun(CurveRun):
     """One run of the figure."""
 
@@ -149,14 +141,14 @@ class AtariRun(CurveRun):
         ]
         return [score for score in scores if not math.isnan(score.mean)]
 
-    def saved(self) -> "Saved | None":
-        """What the checkpoint on disk is of; None if there is none that can be read."""
+    def saved_with(self) -> tuple[int, ...]:
+        """The seeds that the checkpoint on disk was trained with, its own among them; none if it cannot be read."""
         try:
             index = json.loads((self.directory.checkpoint / INDEX).read_text())
             with np.load(self.directory.checkpoint / index["file"], allow_pickle=False) as arrays:
-                return Saved(tuple(arrays["own/seeds"].tolist()), int(index["facts"]["step"]))
+                return tuple(arrays["own/seeds"].tolist())
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
-            return None  # training says what is wrong with it
+            return ()  # training says what is wrong with it
 
     def _rows_every(self, *intervals: int | None) -> list[tuple[int, dict[str, str]]]:
         """The rows that every run of this config has: a shorter run that was gone on with has one more, at its end."""
@@ -205,22 +197,30 @@ class AtariGroup(NamedTuple):
         }
 
     def unfinished(self) -> list["AtariGroup"]:
-        """What is left of it, in groups that can go on together.
+        """What is left of it, in groups that can go on.
+
+        Seeds that were trained side by side go on together, be it that a kill left some of them finished.
 
         Raises:
-            UsageError: if some of the seeds that go on only together were not asked for.
+            UsageError: if some of these seeds were not asked for.
         """
-        places: dict[tuple[bool, Saved | None], list[AtariRun]] = {}
-        for each in self.runs:
-            if not each.is_finished():
-                places.setdefault((each.directory.exists(), each.saved()), []).append(each)
-        for (_, saved), runs in places.items():
-            if saved and (missing := set(saved.seeds) - {each.config.seed for each in self.runs}):
+        by_seed = {each.config.seed: each for each in self.runs}
+        together = {seed: seeds for each in self.runs for seeds in [each.saved_with()] for seed in seeds}
+        parts: dict[tuple[int, ...] | bool, list[AtariRun]] = {}
+        for seed, each in by_seed.items():
+            if each.is_finished():
+                continue
+            if seed not in together or not each.directory.exists():
+                parts.setdefault(each.directory.exists(), []).append(each)
+                continue
+            seeds = together[seed]
+            if max(seeds) not in by_seed:
                 raise UsageError(
-                    f"{runs[0].directory.path} goes on only together with the seeds of its group: "
-                    f"give --seeds {max(missing) + 1} or more"
+                    f"{each.directory.path} goes on only together with seeds {', '.join(map(str, seeds))}: "
+                    f"give --seeds {max(seeds) + 1} or more"
                 )
-        return [AtariGroup(tuple(runs)) for runs in places.values()]
+            parts[seeds] = [by_seed[other] for other in seeds]
+        return [AtariGroup(tuple(runs)) for runs in parts.values()]
 
 
 def grid(scale: AtariScale, methods: Sequence[Method], out: Path) -> list[AtariGroup]:

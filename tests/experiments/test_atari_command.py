@@ -14,7 +14,6 @@ from atari_runs import TINY, finish, groups, leave, row
 from paramnoise import reproduce
 from paramnoise.cli import main
 from paramnoise.experiments import atari
-from paramnoise.experiments.atari import Saved
 
 SMOKE = "reproduce atari --scale smoke"
 SMALL_AGENT = {
@@ -166,6 +165,6 @@ def test_a_group_is_trained_in_one_process_and_could_go_on_together(tmp_path, mo
     for run in group.runs:
         assert run.directory.summary()["steps"] == 40
         assert [int(each["step"]) for each in run.directory.rows()] == [10, 20, 30, 40]
-        assert run.saved() == Saved((0, 1), 40)
+        assert run.saved_with() == (0, 1)
     assert [each["step"] for each in rows_of(tmp_path / "atari/scores.csv")] == ["40", "40"]
     assert "no game has ended yet" in printed

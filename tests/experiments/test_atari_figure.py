@@ -117,9 +117,25 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_is_apart_from_those_n
     group = groups(tmp_path)[0]
     group.runs[1].directory.write_config(group.runs[1].config)
     assert seeds_of(group.unfinished()) == [[0], [1]]
-    (group.runs[0].directory.checkpoint).mkdir(parents=True)
-    (group.runs[0].directory.checkpoint / "checkpoint.json").write_text("{")
-    assert group.runs[0].saved() is None
+
+
+@pytest.mark.parametrize("lost", ["summary.json", "checkpoint/checkpoint.json"])
+def test_seeds_go_on_together_whatever_a_kill_left_of_them(tmp_path, lost):
+    group = groups(tmp_path)[0]
+    finish(group, 0.0)
+    (group.runs[0].directory.path / "summary.json").unlink()
+    (group.runs[0].directory.path / lost).unlink(missing_ok=True)
+    assert seeds_of(group.unfinished()) == [[0, 1]]
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"file": "none.npz"}', '{"file": "checkpoint.json"}'])
+def test_a_damaged_checkpoint_is_left_for_training_to_complain_of(tmp_path, text):
+    group = groups(tmp_path)[0]
+    group.runs[0].directory.write_config(group.runs[0].config)
+    group.runs[0].directory.checkpoint.mkdir()
+    (group.runs[0].directory.checkpoint / "checkpoint.json").write_text(text)
+    assert group.runs[0].saved_with() == ()
+    assert seeds_of(group.unfinished()) == [[0], [1]]
 
 
 def test_a_group_that_was_begun_comes_first(tmp_path):
