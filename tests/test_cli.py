@@ -209,7 +209,7 @@ def test_every_command_has_help(capsys, command):
         ("evaluate thesis", "thesis"),
         ("evaluate thesis --episodes 0", "episodes must be at least 1, not 0"),
         ("plot chain --out nowhere", "reproduce chain"),
-        ("plot atari", "chain"),
+        ("plot figure-0", "chain"),
         ("reproduce chain --lengths 2", "at least 3, not 2"),
         ("reproduce chain --explorations wander", "bootstrap"),
         ("reproduce chain --scale huge", "smoke"),
