@@ -35,6 +35,7 @@ bench: $(BENCH_READY)  ## steps per second of the loops, and of the agents again
 	$(BENCH)/bin/python benchmarks/loops.py
 	$(BENCH)/bin/python benchmarks/ddpg.py
 	$(BENCH)/bin/python benchmarks/trpo.py
+	$(BENCH)/bin/python benchmarks/atari.py
 
 chain: $(READY)  ## the paper's chain figure, all of it
 	$(BIN)/paramnoise reproduce chain --scale paper --out results
