@@ -227,7 +227,8 @@ class PixelLoop:
         before = after - self.num_envs
         config = self.learner.config
         train_steps = core.updates_by(config, after) - core.updates_by(config, max(before, self.learns_from))
-        train_steps = train_steps if after > self.learns_from else 0
+        # Of the very first step nothing can be drawn: what it led to is not in replay yet.
+        train_steps = train_steps if after > max(self.learns_from, self.num_envs) else 0
         adaptations = core.adaptations_by(self.exploration, after) - core.adaptations_by(self.exploration, before)
         self.pending = None
         if isinstance(self.replay, list):

@@ -78,7 +78,10 @@ class PixelMember:
         self.loop.close()
 
     def snapshot(self) -> tuple[PixelState, dict[str, np.ndarray]]:
-        """All that is needed to go on as if never interrupted; the environments' part is that of all the seeds."""
+        """All that is needed to go on as if never interrupted; the environments' part is that of all the seeds.
+
+        Replay in the host's memory is not copied: write the snapshot down before training goes on.
+        """
         loop, here = self.loop, self._member
         own = {
             "seeds": np.array(loop.seeds),
@@ -120,7 +123,7 @@ class PixelMember:
         if kept:
             loop.fill_replay(here, kept)
         else:
-            loop.learns_from = loop.step + loop.learner.config.learning_starts
+            loop.learns_from = loop.step + max(loop.learner.config.learning_starts, loop.num_envs)
 
 
 def _parts(pending: Pending) -> dict[str, Any]:

@@ -29,7 +29,7 @@ AGENT: dict[str, Any] = {
 
 
 class Sides(gym.Env):
-    """The bright half of a noisy frame tells the rewarded action; an episode is cut after 7 steps, or ends by chance."""
+    """The bright half of a noisy frame tells the rewarded action; episodes are cut after 7 steps, or end by chance."""
 
     observation_space = gym.spaces.Box(0, 255, (12, 12, 1), np.uint8)
     action_space = gym.spaces.Discrete(2)
@@ -132,7 +132,8 @@ def test_without_replay_in_its_checkpoint_a_run_fills_it_before_it_learns_on(tmp
     updates = [int(agent._loop.state.learner.updates)]
     agent.learn(8, eval_every=10**6, progress=False)
     updates.append(int(agent._loop.state.learner.updates))
-    assert updates[0] == int(before_updates(tmp_path)) and updates[1] > updates[0]
+    assert updates[0] == before_updates(tmp_path)
+    assert updates[1] > updates[0]
 
 
 def before_updates(tmp_path: Path) -> int:
@@ -183,3 +184,10 @@ def test_a_film_shows_a_game_as_the_agent_sees_it(tmp_path):
 def test_agents_of_vectors_refuse_pixels():
     with pytest.raises(UsageError, match="only dqn"):
         pn.BootstrappedDQN(Sides)
+
+
+def test_nothing_is_learned_from_a_step_whose_outcome_is_not_kept_yet():
+    agent = pn.DQN(Sides, num_envs=8, exploration="epsilon-greedy", **{**AGENT, "learning_starts": 0})
+    for learned in (0, 0, 2):  # the second step takes in the first, the third the second
+        agent.learn(8, eval_every=10**6, eval_episodes=1, progress=False)
+        assert int(agent._loop.state.learner.updates) == learned
