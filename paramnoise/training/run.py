@@ -73,9 +73,14 @@ def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> Loop:
 
 def save_loop(loop: Loop, directory: Path, wall_time: float) -> None:
     """Writes a checkpoint of a loop, unless its parameters are not finite: then the one before is kept."""
+    stage_loop(loop, directory, wall_time)()
+
+
+def stage_loop(loop: Loop, directory: Path, wall_time: float) -> Callable[[], None]:
+    """The same, but the checkpoint takes its place when the function that is returned is called."""
     check_finite(loop)
     state, own = loop.snapshot()
-    checkpoint.save(directory, state, own, {"step": loop.step, "wall_time": wall_time})
+    return checkpoint.stage(directory, state, own, {"step": loop.step, "wall_time": wall_time})
 
 
 def load_loop(loop: Loop, directory: Path) -> dict[str, Any]:
@@ -170,8 +175,9 @@ def _run(
             for rows in _rows(loops, config, watching):
                 for each, row in zip(files, rows, strict=True):
                     watching.on_row(each.add(row))
-            for each in files:
-                each.save()
+                if files[0].is_due():
+                    _save(files)
+            _save(files)
             if loops[0].step < config.steps:
                 return [each.summarise("interrupted", signal=watching.signal) for each in files]
             return [each.summarise("finished") for each in files]
@@ -198,6 +204,12 @@ def _rows(loops: Sequence[Loop], config: RunConfig, watching: Watcher) -> Iterat
         yield from first.loop.run(config.steps, **settings)
     else:
         yield from ([row] for row in first.run(config.steps, **settings))
+
+
+def _save(files: Sequence["_RunFiles"]) -> None:
+    """Writes a checkpoint of each run; a kill on the way leaves all at the same step, but for an instant."""
+    for commit in [each.stage() for each in files]:
+        commit()
 
 
 @contextlib.contextmanager
@@ -243,7 +255,7 @@ class _RunFiles:
         self._started = self._saved_at = time.perf_counter()
 
     def add(self, row: dict[str, float]) -> dict[str, float]:
-        """Writes a row of progress, and a checkpoint if one is due; returns the row with the clock's columns."""
+        """Writes a row of progress; returns the row with the clock's columns."""
         check_finite(self._loop)
         seconds = time.perf_counter() - self._started
         rate = (self._loop.step - self.first_step) / seconds
@@ -251,15 +263,18 @@ class _RunFiles:
         self._directory.append(row)
         if self._log is not None:
             self._log.add(row)
-        if time.perf_counter() - self._saved_at >= self._checkpoint_seconds:
-            self.save()
         return row
 
-    def save(self) -> None:
-        """Writes a checkpoint, unless the last one is of this step."""
-        if self._loop.step != self._saved_step:
-            save_loop(self._loop, self._directory.checkpoint, self._wall_time())
-            self._saved_step, self._saved_at = self._loop.step, time.perf_counter()
+    def is_due(self) -> bool:
+        """Whether the last checkpoint is old enough for a new one."""
+        return time.perf_counter() - self._saved_at >= self._checkpoint_seconds
+
+    def stage(self) -> Callable[[], None]:
+        """Writes a checkpoint that takes its place when the function is called, unless the last one is of this step."""
+        if self._loop.step == self._saved_step:
+            return lambda: None
+        self._saved_step, self._saved_at = self._loop.step, time.perf_counter()
+        return stage_loop(self._loop, self._directory.checkpoint, self._wall_time())
 
     def summarise(self, status: str, **more: Any) -> dict[str, Any]:
         """Writes the summary, and returns it."""
