@@ -22,7 +22,7 @@ class Convolution(eqx.Module):
     """A valid convolution; its stride divides the size of its filters."""
 
     weight: Array
-    """[filters, size * size * channels], in the order of the patches."""
+    """[filters, size * size * channels], in the order of the patches; this way round its gradient is fast too."""
     bias: Array
     size: int = eqx.field(static=True)
     stride: int = eqx.field(static=True)
@@ -38,7 +38,7 @@ class Convolution(eqx.Module):
 
     def __call__(self, patches: Array) -> Array:
         """The filters' outputs, [rows, columns, filters], for what each filter sees."""
-        return _product(patches, self.weight) + self.bias
+        return patches @ self.weight.T + self.bias
 
 
 class Convolutions(eqx.Module):
@@ -111,22 +111,3 @@ def output_size(frame_shape: tuple[int, int], layers: Sequence[Layer]) -> int:
         if min(height, width) < 1:
             return 0
     return height * width * layers[-1][0]
-
-
-@jax.custom_vjp
-def _product(patches: Array, weight: Array) -> Array:
-    return patches @ weight.T
-
-
-def _product_forward(patches: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
-    return patches @ weight.T, (patches, weight)
-
-
-def _product_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
-    # In this order a CPU takes half the time of JAX's own, which transposes the larger matrix.
-    patches, weight = saved
-    rows = gradient.reshape(-1, gradient.shape[-1])
-    return gradient @ weight, rows.T @ patches.reshape(-1, patches.shape[-1])
-
-
-_product.defvjp(_product_forward, _product_backward)
