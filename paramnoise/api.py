@@ -11,6 +11,7 @@ import numpy as np
 
 from paramnoise import video
 from paramnoise.envs import EnvLike, env_factory, env_name, environment_actions, known_kwargs, unflattened_space
+from paramnoise.envs.stacks import stack_env_factory
 from paramnoise.envs.vector import episode_seed
 from paramnoise.exploration import Exploration
 from paramnoise.policies import noise_free_actions
@@ -19,6 +20,7 @@ from paramnoise.training.config import RunConfig
 from paramnoise.training.display import bar, describe
 from paramnoise.training.evaluation import EVALUATION_STREAM
 from paramnoise.training.pixel_member import PixelMember
+from paramnoise.training.population import PopulationLoop
 from paramnoise.training.run import load_loop, make_loop, save_loop
 from paramnoise.training.run_directory import RunDirectory
 from paramnoise.validation import UsageError, require
@@ -95,7 +97,9 @@ class Agent:
         self._env_like = env
         self._loop = make_loop(config, env)
         env_kwargs = config.env_kwargs if isinstance(env, str) else None
-        self._env = None if isinstance(self._loop, PixelMember) else env_factory(env, env_kwargs)()
+        loop = self._loop
+        self._stack_shape = loop.stack_shape if isinstance(loop, PixelMember | PopulationLoop) else None
+        self._env = env_factory(env, env_kwargs)() if self._stack_shape is None else None
 
     @property
     def step(self) -> int:
@@ -132,8 +136,8 @@ class Agent:
 
         The signature is Stable-Baselines3's, so that its tools work; the other arguments change nothing.
         """
-        if isinstance(self._loop, PixelMember):
-            stacks, is_batch = _as_batch(self._loop.stack_shape, np.asarray(obs, np.uint8))
+        if self._stack_shape is not None:
+            stacks, is_batch = _as_batch(self._stack_shape, np.asarray(obs, np.uint8))
             actions = np.asarray(noise_free_actions(self._loop.policy, stacks))
             return (actions if is_batch else actions[0]), None
         assert self._env is not None
@@ -159,7 +163,11 @@ class Agent:
         video.check_path(path)
         if isinstance(self._loop, PixelMember):
             return Evaluation(tuple(video.record_frames(self._loop, path, episodes, seed)))
-        env = video.rendering_env(self._env_like, self.config.env_kwargs)
+        if self._stack_shape is not None:
+            given = self.config.env_kwargs if isinstance(self._env_like, str) else None
+            env = stack_env_factory(self._env_like, given)()
+        else:
+            env = video.rendering_env(self._env_like, self.config.env_kwargs)
         seeds = [episode_seed(EVALUATION_STREAM + seed, i, 0) for i in range(episodes)]
         return Evaluation(tuple(video.record(env, self._loop.policy, path, seeds, self.config.eval_max_steps)))
 

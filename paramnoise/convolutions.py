@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from paramnoise.validation import UsageError, require
+
 Layer = tuple[int, int, int]
 """Filters, size of a filter, stride."""
 
@@ -96,6 +98,20 @@ def image_patches(image: Array, size: int, stride: int) -> Array:
         strips[i : i + rows, row, j : j + columns] for i in range(reach) for j in range(reach) for row in range(stride)
     ]
     return jnp.concatenate(shifts, axis=-1)
+
+
+def check_layers(layers: Sequence[Layer]) -> None:
+    """Raises UsageError if these cannot be the layers of a config."""
+    for layer in layers:
+        fits = len(layer) == 3 and min(layer) >= 1 and layer[1] % layer[2] == 0
+        require(fits, "convolutions", layer, "filters, size and stride of a layer, the stride a divisor of the size")
+    require(len(layers) >= 1, "convolutions", layers, "at least one layer")
+
+
+def check_frames(frame_shape: tuple[int, int], layers: Sequence[Layer]) -> None:
+    """Raises UsageError if frames of that height and width are too small."""
+    if not output_size(frame_shape, layers):
+        raise UsageError(f"frames of {frame_shape} are too small for convolutions {tuple(layers)}")
 
 
 def output_length(length: int, size: int, stride: int) -> int:

@@ -27,14 +27,18 @@ class Preset:
     """Fields of each exploration, by its name."""
     agent_with: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """Fields of the agent's config that go with an exploration, by its name."""
+    population: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The same for ES."""
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Fields of the run."""
     only: type | None = None
     """The one type of agent's config that `agent` is for, if not for all."""
 
     def agent_settings(self, config: type, exploration: str) -> dict[str, Any]:
-        """The agent's settings that its config has, with an exploration; for ES its own defaults are all there is."""
-        if config is ESConfig or config is not (self.only or config):
+        """The agent's settings that its config has, with an exploration."""
+        if config is ESConfig:
+            return self.population
+        if config is not (self.only or config):
             return {}
         names = {field.name for field in dataclasses.fields(config)}
         own = {**self.agent, **self.agent_with.get(exploration, {})}
@@ -120,6 +124,7 @@ ATARI = Preset(
         "clip_rewards": True,
     },
     agent_with={"parameter": {"policy_head": True}},
+    population={"hidden_sizes": (512,), "layer_norm": True},
     explorations={
         "parameter": {"epsilon": 0.01, "adapt_every": 50, "anneal_steps": 1_000_000},
         "epsilon-greedy": {"anneal_steps": 1_000_000},

@@ -14,6 +14,7 @@ import gymnasium as gym
 import numpy as np
 
 from paramnoise.envs import EnvLike, env_factory, env_name
+from paramnoise.envs.stacks import FRAMES_FPS, picture
 from paramnoise.policies import Policy, noise_free_actions
 from paramnoise.training.pixel_member import PixelMember
 from paramnoise.validation import RunError, UsageError, require_extra
@@ -23,11 +24,6 @@ DEFAULT_FPS = 30.0
 """Of an environment that names no rate."""
 MOST_GIF_FPS = 50.0
 """Viewers slow a faster GIF down."""
-
-FRAMES_FPS = 15.0
-"""Of games that are stepped every fourth frame of 60 a second."""
-ENLARGED = 4
-"""Pixels of a film for one of a frame, in each direction."""
 
 Frames = Iterator[np.ndarray]
 
@@ -89,9 +85,8 @@ def record_frames(games: PixelMember, path: Path, episodes: int, seed: int) -> l
     shown: list[np.ndarray] = []
     scores = [float(games.evaluate(1, seed + game, shown.append)[0]) for game in range(episodes)]
     temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
-    enlarged = (np.repeat(frame.repeat(ENLARGED, 0).repeat(ENLARGED, 1)[:, :, None], 3, 2) for frame in shown)
     try:
-        _WRITERS[path.suffix](temporary, enlarged, FRAMES_FPS)
+        _WRITERS[path.suffix](temporary, map(picture, shown), FRAMES_FPS)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

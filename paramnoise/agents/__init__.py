@@ -26,7 +26,8 @@ class Algorithm(NamedTuple):
     title: str
     config: type
     make: Callable[..., Learner | OnPolicyLearner | ESLearner]
-    """config, observation size, number or dimensions of actions -> learner; one of both kinds also whether discrete."""
+    """config, observation size (pixels: shape), number or dimensions of actions -> learner; one that takes both kinds
+    of actions also wants to know whether they are discrete."""
     policy: type | None
     """The type of its policy, which decides the explorations that fit; None: its learning is exploration, none fits."""
     default_exploration: str
@@ -83,9 +84,9 @@ class Algorithm(NamedTuple):
         takes_both = self.is_on_policy or self.is_population
         kind = {"is_discrete": is_discrete} if takes_both else {}
         wants_discrete = is_discrete if takes_both else not self.is_continuous
-        return self.make(
-            config, observation_space.shape[0], self._action_size(env, action_space, wants_discrete), **kind
-        )
+        shape = observation_space.shape
+        observation = shape[0] if len(shape) == 1 else shape  # a vector's size, or the shape of a stack of frames
+        return self.make(config, observation, self._action_size(env, action_space, wants_discrete), **kind)
 
     def _fits(self, exploration: type[Exploration]) -> bool:
         return issubclass(exploration, NoNoise) if self.is_population else self.policy in exploration.policies

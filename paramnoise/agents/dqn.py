@@ -11,10 +11,9 @@ from jax import Array
 
 from paramnoise.agents.learner import Learner, Transition
 from paramnoise.agents.q_learning import QLearningConfig, QLearningState, apply_gradient, init_state, td_target
-from paramnoise.convolutions import NATURE, Layer, output_size
+from paramnoise.convolutions import NATURE, Layer, check_frames, check_layers
 from paramnoise.networks import PixelQNetwork, QNetwork
 from paramnoise.policies import GreedyPolicy
-from paramnoise.validation import UsageError, require
 
 Network = QNetwork | PixelQNetwork
 
@@ -34,12 +33,7 @@ class DQNConfig(QLearningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for layer in self.convolutions:
-            fits = len(layer) == 3 and min(layer) >= 1 and layer[1] % layer[2] == 0
-            require(
-                fits, "convolutions", layer, "filters, size and stride of a layer, the stride a divisor of the size"
-            )
-        require(len(self.convolutions) >= 1, "convolutions", self.convolutions, "at least one layer")
+        check_layers(self.convolutions)
 
 
 def make(config: DQNConfig, observation: int | tuple[int, int, int], num_actions: int) -> Learner:
@@ -52,8 +46,8 @@ def make(config: DQNConfig, observation: int | tuple[int, int, int], num_actions
         layers, sizes = config.convolutions, config.hidden_sizes
         return init_state(config, PixelQNetwork(observation, layers, sizes, num_actions, key=key, **kind))
 
-    if not isinstance(observation, int) and not output_size(observation[1:], config.convolutions):
-        raise UsageError(f"frames of {observation[1:]} are too small for convolutions {config.convolutions}")
+    if not isinstance(observation, int):
+        check_frames(observation[1:], config.convolutions)
     return Learner(config, init, functools.partial(update, config), lambda state: GreedyPolicy(state.network.behaviour))
 
 

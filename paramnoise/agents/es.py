@@ -19,7 +19,8 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from paramnoise import normalisation
-from paramnoise.networks import MLP
+from paramnoise.convolutions import NATURE, Convolution, Convolutions, Layer, check_frames, check_layers, output_size
+from paramnoise.networks import MLP, PixelPolicyNetwork
 from paramnoise.normalisation import Normaliser
 from paramnoise.policies import DeterministicPolicy, GreedyPolicy
 from paramnoise.validation import UsageError, require
@@ -39,9 +40,11 @@ class ESConfig:
     """Settings of evolution strategies; the defaults are Salimans et al.'s, population and table apart."""
 
     hidden_sizes: tuple[int, ...] = (64, 64)
-    """Units of each hidden layer of the policy, with tanh."""
+    """Units of each hidden layer of the policy, with tanh; for pixels with ReLU, as those of DQN."""
+    convolutions: tuple[Layer, ...] = NATURE
+    """For pixels: filters, size and stride of each layer; `hidden_sizes` then follow."""
     layer_norm: bool = False
-    """Layer norm before each nonlinearity; its parameters are perturbed as all others are."""
+    """Layer norm before each nonlinearity of the hidden layers; its parameters are perturbed as all others are."""
     pairs: int = 20
     """Antithetic pairs of a generation; its population is twice as large."""
     episodes_per_member: int = 1
@@ -55,7 +58,7 @@ class ESConfig:
     action_noise: float = 0.01
     """The standard deviation of the noise on continuous actions of members, in units of half the action range."""
     normalise_observations: bool = True
-    """Normalise observations by the mean and std of all states seen before the generation."""
+    """Normalise vectors by the mean and std of all states seen before the generation; frames are scaled to [0, 1]."""
     table_size: int = 2**22
     """Numbers in the table of noise, 4 bytes each, in every process."""
     workers: int = 1
@@ -67,6 +70,7 @@ class ESConfig:
 
     def __post_init__(self) -> None:
         require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all at least 1")
+        check_layers(self.convolutions)
         for name in ("pairs", "episodes_per_member", "table_size", "workers"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         for name in ("sigma", "learning_rate"):
@@ -83,14 +87,18 @@ class ESConfig:
         return 2 * self.pairs
 
 
+Network = MLP | PixelPolicyNetwork
+Weighted = eqx.nn.Linear | Convolution
+
+
 class ESState(NamedTuple):
     """All that changes in evolution strategies."""
 
-    network: MLP
+    network: Network
     """theta."""
     optimizer: Any
     statistics: Normaliser
-    """Of the states of all generations so far."""
+    """Of the states of all generations so far; for pixels of no dimension."""
     generation: Array
     """Generations so far."""
 
@@ -121,6 +129,8 @@ class ESLearner(NamedTuple):
     """Evolution strategies without the evaluation of members."""
 
     config: ESConfig
+    observation: int | tuple[int, int, int]
+    """The size of a vector, or the shape of a stack of frames."""
     is_discrete: bool
     num_parameters: int
     init: Callable[[Array], ESState]
@@ -131,33 +141,43 @@ class ESLearner(NamedTuple):
     """state -> the unperturbed policy."""
 
 
-def make(config: ESConfig, observation_size: int, action_size: int, *, is_discrete: bool) -> ESLearner:
-    """Builds ES for vector observations and discrete actions, or continuous ones in [-1, 1].
+def make(
+    config: ESConfig, observation: int | tuple[int, int, int], action_size: int, *, is_discrete: bool
+) -> ESLearner:
+    """Builds ES for vectors of a size and discrete actions, or continuous ones in [-1, 1].
 
-    The learner is made of functions that can be sent to other processes.
+    For uint8 stacks of frames of a shape actions are discrete. The learner is made of functions that can be sent to
+    other processes.
     """
-    first = functools.partial(init, config, observation_size, action_size)
+    if not isinstance(observation, int):
+        check_frames(observation[1:], config.convolutions)
+        if not is_discrete:
+            raise UsageError("es needs discrete actions on pixels, not continuous ones: wrap the environment")
+    first = functools.partial(init, config, observation, action_size)
     shapes = jax.tree.leaves(jax.eval_shape(first, jax.random.PRNGKey(0)).network)
     parameters = sum(math.prod(leaf.shape) for leaf in shapes)
     constraint = f"at least the {parameters} parameters of the policy"
     require(config.table_size >= parameters, "table_size", config.table_size, constraint)
-    update_network = functools.partial(update, config)
-    return ESLearner(config, is_discrete, parameters, first, update_network, functools.partial(policy, is_discrete))
+    functions: Any = (first, functools.partial(update, config), functools.partial(policy, is_discrete))
+    return ESLearner(config, observation, is_discrete, parameters, *functions)
 
 
-def init(config: ESConfig, observation_size: int, action_size: int, key: Array) -> ESState:
+def init(config: ESConfig, observation: int | tuple[int, int, int], action_size: int, key: Array) -> ESState:
     """The state before the first generation."""
-    sizes = (observation_size, *config.hidden_sizes, action_size)
-    mlp = MLP(sizes, key=key, layer_norm=config.layer_norm, activation=jnp.tanh)
-    scales = [1.0] * len(config.hidden_sizes) + [OUTPUT_SCALE]
+    network = _network(config, observation, action_size, key)
+    layers = _layers(network)
+    scales = [1.0] * (len(layers) - 1) + [OUTPUT_SCALE]
     keys = jax.random.split(key, len(scales))
-    layers = tuple(_of_norm(*each) for each in zip(mlp.layers, scales, keys, strict=True))
-    network = eqx.tree_at(lambda n: n.layers, mlp, layers)
-    return ESState(network, _optimizer(config).init(network), normalisation.init(observation_size), jnp.int32(0))
+    first = tuple(_of_norm(*each) for each in zip(layers, scales, keys, strict=True))
+    network = eqx.tree_at(_layers, network, first)
+    statistics = normalisation.init(observation if isinstance(observation, int) else 0)
+    return ESState(network, _optimizer(config).init(network), statistics, jnp.int32(0))
 
 
 def policy(is_discrete: bool, state: ESState) -> DeterministicPolicy | GreedyPolicy:
     """The unperturbed policy: the highest score's action, or the output itself."""
+    if isinstance(state.network, PixelPolicyNetwork):
+        return GreedyPolicy(state.network)
     network = NormalisedNetwork(state.statistics, state.network, not is_discrete)
     return GreedyPolicy(network) if is_discrete else DeterministicPolicy(network)
 
@@ -230,8 +250,26 @@ def _optimizer(config: ESConfig) -> optax.GradientTransformation:
     return optax.chain(optax.add_decayed_weights(config.l2), optax.adam(config.learning_rate))
 
 
-def _of_norm(layer: eqx.nn.Linear, scale: float, key: Array) -> eqx.nn.Linear:
+def _network(config: ESConfig, observation: int | tuple[int, int, int], action_size: int, key: Array) -> Network:
+    """A network of the right shape; its weights are not yet those that ES starts with."""
+    outputs = (*config.hidden_sizes, action_size)
+    if isinstance(observation, int):
+        return MLP((observation, *outputs), key=key, layer_norm=config.layer_norm, activation=jnp.tanh)
+    frames, *frame_shape = observation
+    features = output_size((frame_shape[0], frame_shape[1]), config.convolutions)
+    convolutions = Convolutions(frames, config.convolutions, key=key)
+    return PixelPolicyNetwork(convolutions, MLP((features, *outputs), key=key, layer_norm=config.layer_norm))
+
+
+def _layers(network: Network) -> tuple[Weighted, ...]:
+    """The layers that have weights, from the first to the output."""
+    if isinstance(network, MLP):
+        return network.layers
+    return (*network.convolutions.layers, *network.head.layers)
+
+
+def _of_norm(layer: Weighted, scale: float, key: Array) -> Weighted:
     """The layer with random weights of that norm for each unit, and biases of 0, as the authors' code starts."""
     weight = jax.random.normal(key, layer.weight.shape, layer.weight.dtype)
     weight = scale * weight / jnp.linalg.norm(weight, axis=1, keepdims=True)
-    return eqx.tree_at(lambda n: (n.weight, n.bias), layer, (weight, jnp.zeros(layer.out_features)))
+    return eqx.tree_at(lambda n: (n.weight, n.bias), layer, (weight, jnp.zeros(len(weight))))

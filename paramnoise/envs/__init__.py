@@ -16,6 +16,7 @@ from paramnoise.envs.factory import (
 )
 from paramnoise.envs.frames import FrameEnvs, FrameStep, GymFrames
 from paramnoise.envs.jax_env import JaxEnv, JaxStep
+from paramnoise.envs.stacks import stack_env_factory
 from paramnoise.envs.vector import VectorEnv
 
 SPARSE_HORIZON = 500
@@ -54,5 +55,6 @@ __all__ = [
     "is_atari",
     "known_kwargs",
     "pixel_env_factory",
+    "stack_env_factory",
     "unflattened_space",
 ]

@@ -8,7 +8,7 @@ import difflib
 import functools
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -126,8 +126,10 @@ class AtariFrames(FrameEnvs):
         self._actions = np.zeros((self.num_envs, self._max_steps), np.uint8)
         self._lives = np.zeros(self.num_envs, np.int32)
 
-    def restart(self) -> np.ndarray:
-        """Starts the first game of every environment; returns the frames."""
+    def restart(self, seed: int | None = None) -> np.ndarray:
+        """Starts the first game of every environment, of the same seed or all of a new one; returns the frames."""
+        if seed is not None:
+            self._places = [(seed, i) for _, i in self._places]
         self._games[:] = 0
         self._lengths[:] = 0
         return self._reset(np.ones(self.num_envs, bool), self._seeds())[:, -1].copy()
@@ -214,6 +216,17 @@ class AtariFrames(FrameEnvs):
     def _seeds(self) -> np.ndarray:
         blocks = self._games // self._games_per_seed
         return np.array([_stream_seed(*place, int(block)) for place, block in zip(self._places, blocks, strict=True)])
+
+
+def atari_frames(
+    game: str, num_envs: int, seed: int | Sequence[int], settings: Mapping[str, Any], *, trains: bool
+) -> AtariFrames:
+    """The emulators of a game with a user's settings, for training or for scores, which are of whole games."""
+    ends = trains and settings.get("life_loss_ends", True)
+    try:
+        return AtariFrames(game, num_envs, seed, **{**settings, "life_loss_ends": ends})
+    except TypeError as error:
+        raise UsageError(f"cannot make {game} with {dict(settings)}: {error}") from None
 
 
 def _emulators(

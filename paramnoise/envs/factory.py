@@ -133,7 +133,7 @@ def _with_vector_observations(env: gym.Env) -> gym.Env:
     space = env.observation_space
     if isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == "uint8":
         raise UsageError(
-            f"{env_name(env)} shows pixels ({space.shape}), which only dqn takes: "
+            f"{env_name(env)} shows pixels ({space.shape}), which only dqn and es take: "
             "wrap it so that it shows features (a RAM version of an Atari game works)"
         )
     if isinstance(space, gym.spaces.Box) and len(space.shape) == 1:

@@ -96,7 +96,7 @@ class GymFrames(FrameEnvs):
             num_envs: environments of each seed.
             seed: the seed, or several for environments of several training seeds side by side.
         """
-        self._shown: list[_Recent] = []
+        self._shown: list[GreyFrames] = []
         seeds = as_seeds(seed)
         self._vectors = [VectorEnv(functools.partial(self._make, make_env), num_envs, each) for each in seeds]
         self.num_envs = num_envs * len(seeds)
@@ -143,11 +143,11 @@ class GymFrames(FrameEnvs):
             vector.close()
 
     def _make(self, make_env: Callable[[], gym.Env]) -> gym.Env:
-        self._shown.append(_Recent(make_env()))
+        self._shown.append(GreyFrames(make_env()))
         return self._shown[-1]
 
 
-class _Recent(gym.Wrapper):
+class GreyFrames(gym.Wrapper):
     """Shows its images as grey frames and remembers the newest of the current game."""
 
     def __init__(self, env: gym.Env):
@@ -169,7 +169,7 @@ class _Recent(gym.Wrapper):
 
     def stack(self) -> np.ndarray:
         """The newest frames, uint8[STACK, H, W], zeros before the game's start."""
-        blank = np.zeros(self.observation_space.shape or (), np.uint8)
+        blank = np.zeros_like(self._frames[-1])
         return np.stack([blank] * (STACK - len(self._frames)) + list(self._frames))
 
     def _show(self, image: np.ndarray) -> np.ndarray:

@@ -122,7 +122,7 @@ def _serve(connection: Connection, setting: bytes) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # they may reach every process; the parent decides
         signal.signal(number, signal.SIG_IGN)
     if not os.environ.get("JAX_PLATFORMS"):
-        jax.config.update("jax_platforms", "cpu")  # a worker computes nothing there
+        jax.config.update("jax_platforms", "cpu")  # several processes do not share one accelerator well
     try:
         evaluator = MemberEvaluator(pickle.loads(setting))
         broadcast: Any = None

@@ -7,12 +7,11 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 import gymnasium as gym
-import jax
 import numpy as np
 
 from paramnoise.agents.es import ACT, RESET, ESLearner, draw_index, noise_table
 from paramnoise.normalisation import Normaliser
-from paramnoise.training.host_mlp import HostMLP, HostNormaliser
+from paramnoise.training.member_actors import make_actor
 from paramnoise.validation import RunError
 
 
@@ -35,7 +34,7 @@ class Episode(NamedTuple):
     """The return."""
     length: int
     sums: np.ndarray
-    """Of the states that were acted on, and next, of their squares."""
+    """Of the states that were acted on, and next, of their squares; empty for pixels."""
     squares: np.ndarray
 
 
@@ -52,18 +51,20 @@ class Setting(NamedTuple):
 
 
 class MemberEvaluator:
-    """Runs episodes of members in environments of its own; acts in NumPy, with parameters for each environment."""
+    """Runs episodes of members in environments of its own, with parameters for each environment."""
 
     def __init__(self, setting: Setting):
         """Makes the environments; `evaluate` gives them episodes."""
         self._setting, self._config = setting, setting.learner.config
         self._envs = [setting.make_env() for _ in range(setting.num_envs)]
         self._table = noise_table(self._config.table_size)
-        self._parameters = np.zeros((setting.num_envs, setting.learner.num_parameters), np.float32)
-        self._mlp = _network_of(setting.learner, self._parameters)
-        size = (setting.num_envs, *(self._envs[0].observation_space.shape or ()))
-        self._obs = np.zeros(size, np.float32)
-        self._sums, self._squares = np.zeros(size), np.zeros(size)
+        self._actor = make_actor(setting.learner, setting.num_envs)
+        size, observation = setting.num_envs, setting.learner.observation
+        shows_pixels = not isinstance(observation, int)
+        self._obs = np.zeros((size, *np.atleast_1d(observation)), np.uint8 if shows_pixels else np.float32)
+        # Frames are bytes: there is nothing to normalise them by, and they are finite.
+        self._counted = self._obs.reshape(size, -1)[:, : 0 if shows_pixels else None]
+        self._sums, self._squares = np.zeros(self._counted.shape), np.zeros(self._counted.shape)
         self._total, self._length = np.zeros(setting.num_envs), np.zeros(setting.num_envs, np.int64)
         self._noise = [np.random.default_rng(0) for _ in range(setting.num_envs)]
         self._numbers: dict[int, int] = {}
@@ -82,7 +83,7 @@ class MemberEvaluator:
 
     def _begin(self, broadcast: Broadcast, numbers: Sequence[int]) -> None:
         self._broadcast, self._waiting = broadcast, list(reversed(numbers))
-        self._normaliser = HostNormaliser(broadcast.statistics)
+        self._actor.begin(broadcast.statistics)
         self._numbers = {}
         for place in range(min(len(self._envs), len(self._waiting))):
             self._start(place)
@@ -95,7 +96,7 @@ class MemberEvaluator:
         index = draw_index(self._config, learner.num_parameters, seed, generation, pair)
         epsilon = self._table[index : index + learner.num_parameters]
         signed = np.float32(-self._config.sigma if is_negative else self._config.sigma)
-        self._parameters[place] = self._broadcast.parameters + signed * epsilon
+        self._actor.load(place, self._broadcast.parameters + signed * epsilon)
         env_seed = np.random.SeedSequence((seed, RESET, generation, number)).generate_state(1)[0]
         self._noise[place] = np.random.default_rng((seed, ACT, generation, number))
         self._obs[place] = self._envs[place].reset(seed=int(env_seed))[0]
@@ -105,7 +106,7 @@ class MemberEvaluator:
 
     def _step(self) -> list[Episode]:
         actions = self._act()
-        obs = self._obs.astype(np.float64)
+        obs = self._counted.astype(np.float64)
         self._sums += obs
         self._squares += obs * obs
         ended = []
@@ -116,12 +117,12 @@ class MemberEvaluator:
             self._length[place] += 1
             if terminated or truncated or self._length[place] >= self._setting.max_steps:
                 ended.append(place)
-        if not (np.isfinite(self._total).all() and np.isfinite(self._obs).all()):
+        if not (np.isfinite(self._total).all() and np.isfinite(self._counted).all()):
             self._refuse()
         return [self._end(place) for place in ended]
 
     def _act(self) -> np.ndarray:
-        outputs = self._mlp(self._normaliser(self._obs))
+        outputs = self._actor.outputs(self._obs)
         if self._setting.learner.is_discrete:
             return np.argmax(outputs, axis=-1)
         actions = np.tanh(outputs)
@@ -140,20 +141,10 @@ class MemberEvaluator:
         return episode
 
     def _refuse(self) -> None:
-        finite = np.isfinite(self._total) & np.isfinite(self._obs).all(axis=1)
+        finite = np.isfinite(self._total) & np.isfinite(self._counted).all(axis=1)
         place = next(place for place in self._numbers if not finite[place])
         member = self._numbers[place] // self._config.episodes_per_member
         raise RunError(
             f"a reward or observation was not finite in generation {self._broadcast.generation}, at step "
             f"{self._length[place]} of an episode of member {member}"
         )
-
-
-def _network_of(learner: ESLearner, parameters: np.ndarray) -> HostMLP:
-    """A network that reads its parameters, in each environment, from a row of `parameters`, whatever they are then."""
-    template = jax.eval_shape(learner.init, jax.random.PRNGKey(0)).network
-    leaves, structure = jax.tree.flatten(template)
-    parts = np.split(parameters, np.cumsum([leaf.size for leaf in leaves])[:-1], axis=1)
-    views = [part.reshape(-1, *leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
-    assert all(np.shares_memory(view, parameters) for view in views)
-    return HostMLP(jax.tree.unflatten(structure, views))

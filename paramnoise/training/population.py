@@ -43,9 +43,9 @@ class PopulationLoop:
 
         Args:
             learner: the agent.
-            make_env: makes one environment, whose observations are vectors.
+            make_env: makes one environment, whose observations are vectors or stacks of frames, as the learner's.
             seed: decides every random draw.
-            num_envs: members evaluated side by side, in each worker; it changes no result.
+            num_envs: members evaluated side by side, in each worker; it changes no result (pixels: but for rounding).
             eval_max_steps: steps after which an episode is cut, be it of an evaluation or of a member.
         """
         self.learner, self.seed = learner, seed
@@ -64,6 +64,11 @@ class PopulationLoop:
     def policy(self) -> Policy:
         """The unperturbed policy."""
         return self.learner.policy(self.state.learner)
+
+    @property
+    def stack_shape(self) -> tuple[int, int, int] | None:
+        """The shape of an observation, frames, height, width; None for vectors."""
+        return None if isinstance(self.learner.observation, int) else self.learner.observation
 
     def run(
         self,

@@ -125,7 +125,7 @@ class _Evaluator:
 
     def __init__(self, setting: Setting):
         if not os.environ.get("JAX_PLATFORMS"):
-            jax.config.update("jax_platforms", "cpu")  # an actor computes nothing there
+            jax.config.update("jax_platforms", "cpu")  # it asked the cluster for a CPU alone
         self._evaluator = MemberEvaluator(setting)
         self._broadcast: Broadcast | None = None
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
-from paramnoise.envs import EnvLike, env_factory
+from paramnoise.envs import EnvLike, env_factory, stack_env_factory
 from paramnoise.training import checkpoint
 from paramnoise.training.config import RunConfig
 from paramnoise.training.display import Bar, StopFlag, bar, describe, stop_on_signals
@@ -53,13 +53,15 @@ Loop = HostLoop | OnPolicyLoop | PopulationLoop | PixelMember
 def make_loop(config: RunConfig, env: EnvLike) -> Loop:
     """The loop of a config for an environment, whether it shows vectors or pixels, before its first step."""
     env_kwargs = config.env_kwargs if isinstance(env, str) else None
-    if shows_pixels(env, env_kwargs):
-        return pixel_members([config], env)[0]
-    return build_loop(config, env_factory(env, env_kwargs))
+    if not shows_pixels(env, env_kwargs):
+        return build_loop(config, env_factory(env, env_kwargs))
+    if config.made_by.is_population:
+        return build_loop(config, stack_env_factory(env, env_kwargs))
+    return pixel_members([config], env)[0]
 
 
 def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> Loop:
-    """The loop of a config for an environment that shows vectors, before its first step."""
+    """The loop of a config for an environment that shows vectors, or for a population stacks, before its first step."""
     probe = make_env()
     learner = config.made_by.build(config.agent, config.env, probe.observation_space, probe.action_space)
     probe.close()
