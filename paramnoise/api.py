@@ -18,7 +18,8 @@ from paramnoise.presets import make_config
 from paramnoise.training.config import RunConfig
 from paramnoise.training.display import bar, describe
 from paramnoise.training.evaluation import EVALUATION_STREAM
-from paramnoise.training.run import build_loop, load_loop, save_loop
+from paramnoise.training.pixel_member import PixelMember
+from paramnoise.training.run import load_loop, make_loop, save_loop
 from paramnoise.training.run_directory import RunDirectory
 from paramnoise.validation import UsageError, require
 
@@ -59,7 +60,7 @@ class Agent:
         *,
         exploration: Exploration | str | None = None,
         seed: int = 0,
-        num_envs: int = 1,
+        num_envs: int | None = None,
         overlap: bool = False,
         env_kwargs: Mapping[str, Any] | None = None,
         **settings: Any,
@@ -70,11 +71,12 @@ class Agent:
             env: a Gymnasium id, an environment (it is copied), or a function that makes one.
             exploration: a strategy such as `ParameterNoise(delta=0.05)`, or its name; None: the algorithm's default.
             seed: decides every random draw.
-            num_envs: environments stepped together, each with its own exploration.
+            num_envs: environments stepped together, each with its own exploration; None: one, or the preset's (Atari).
             overlap: learn while the environments step, where a second core is free; acting is then one training behind.
             env_kwargs: keywords of an environment that is given by id.
             settings: fields of the agent's config, such as `learning_rate`; they override the environment's preset.
         """
+        given: Any = {} if num_envs is None else {"num_envs": num_envs}
         config = make_config(
             self.algorithm,
             env_name(env),
@@ -83,17 +85,17 @@ class Agent:
             exploration=exploration,
             agent=settings,
             seed=seed,
-            num_envs=num_envs,
             overlap=overlap,
+            **given,
         )
         self._adopt(config, env)
 
     def _adopt(self, config: RunConfig, env: EnvLike) -> None:
-        make_env = env_factory(env, config.env_kwargs if isinstance(env, str) else None)
         self.config = config
         self._env_like = env
-        self._loop = build_loop(config, make_env)
-        self._env = make_env()
+        self._loop = make_loop(config, env)
+        env_kwargs = config.env_kwargs if isinstance(env, str) else None
+        self._env = None if isinstance(self._loop, PixelMember) else env_factory(env, env_kwargs)()
 
     @property
     def step(self) -> int:
@@ -126,10 +128,15 @@ class Agent:
     def predict(
         self, obs: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[np.ndarray, None]:
-        """The noise-free action for an observation, or for each of a batch.
+        """The noise-free action for an observation, or for each of a batch; for pixels, of uint8 stacks of grey frames.
 
         The signature is Stable-Baselines3's, so that its tools work; the other arguments change nothing.
         """
+        if isinstance(self._loop, PixelMember):
+            stacks, is_batch = _as_batch(self._loop.stack_shape, np.asarray(obs, np.uint8))
+            actions = np.asarray(noise_free_actions(self._loop.policy, stacks))
+            return (actions if is_batch else actions[0]), None
+        assert self._env is not None
         flat, is_batch = _flatten(unflattened_space(self._env), obs)
         actions = environment_actions(self._env, np.asarray(noise_free_actions(self._loop.policy, flat)))
         return (actions if is_batch else actions[0]), None
@@ -150,6 +157,8 @@ class Agent:
         require(episodes >= 1, "episodes", episodes, "at least 1")
         path = Path(path)
         video.check_path(path)
+        if isinstance(self._loop, PixelMember):
+            return Evaluation(tuple(video.record_frames(self._loop, path, episodes, seed)))
         env = video.rendering_env(self._env_like, self.config.env_kwargs)
         seeds = [episode_seed(EVALUATION_STREAM + seed, i, 0) for i in range(episodes)]
         return Evaluation(tuple(video.record(env, self._loop.policy, path, seeds, self.config.eval_max_steps)))
@@ -216,11 +225,16 @@ def load(path: str | Path, env: EnvLike | None = None) -> Agent:
 def _flatten(space: gym.Space, obs: Any) -> tuple[np.ndarray, bool]:
     """Observations of an environment as the vectors that networks take, and whether they were a batch."""
     if isinstance(space, gym.spaces.Box):
-        array = np.asarray(obs, space.dtype)
-        is_batch = array.shape != space.shape
-        if is_batch and array.shape[1:] != space.shape:
-            raise UsageError(f"observation of shape {array.shape}: expected {space.shape}, or a batch of that")
-        return array.reshape(-1, int(np.prod(space.shape))), is_batch
+        batch, is_batch = _as_batch(space.shape, np.asarray(obs, space.dtype))
+        return batch.reshape(len(batch), -1), is_batch
     is_batch = isinstance(obs, np.ndarray | list) and not space.contains(obs)
     rows = obs if is_batch else [obs]
     return np.stack([np.asarray(gym.spaces.flatten(space, row)) for row in rows]), is_batch
+
+
+def _as_batch(shape: tuple[int, ...], array: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Observations with a leading axis, and whether they had it."""
+    is_batch = array.shape != shape
+    if is_batch and array.shape[1:] != shape:
+        raise UsageError(f"observation of shape {array.shape}: expected {shape}, or a batch of that")
+    return array.reshape(-1, *shape), is_batch

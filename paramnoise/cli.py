@@ -15,8 +15,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from paramnoise import commands, reproduce
+from paramnoise import commands, reproduce, reproduce_atari
 from paramnoise.agents import ALGORITHMS, Algorithm
+from paramnoise.experiments.atari import ATARI
 from paramnoise.experiments.chain import CHAIN
 from paramnoise.experiments.engine import Engine
 from paramnoise.experiments.learning_curves import FIGURES, CurveFigure
@@ -54,6 +55,12 @@ class Train(Generic[Settings]):
     """Episodes of an evaluation."""
     eval_max_steps: int = _DEFAULT["eval_max_steps"]
     """Steps after which an evaluation's episode is cut, for environments without a time limit."""
+    log_every: int | None = _DEFAULT["log_every"]
+    """Pixels: environment steps between rows of progress that tell of training alone."""
+    replay_on: Literal["auto", "device", "host"] = _DEFAULT["replay_on"]
+    """Pixels: where replay keeps frames; auto is the device if it is a GPU."""
+    save_replay: bool = _DEFAULT["save_replay"]
+    """Pixels: whether checkpoints hold replay, gigabytes; a run resumed without fills it anew before it learns on."""
     run_dir: Path | None = None
     """Where the run is kept; by default a new directory below runs/."""
     resume: bool = False
@@ -149,6 +156,22 @@ def plot_chain(out: Path = Path("runs")) -> Command:
     return lambda: reproduce.plot_chain(out)
 
 
+def reproduce_atari_figure(
+    args: Annotated[reproduce_atari.Arguments, tyro.conf.arg(name="")] = reproduce_atari.Arguments(),  # noqa: B008
+) -> Command:
+    """Reproduce Figures 1 and 7: scores of the exploring policy on Atari games, and the table of noise-free scores."""
+    return lambda: reproduce_atari.run(args)
+
+
+def plot_atari(out: Path = Path("runs")) -> Command:
+    """Draw the Atari figure and print the table again from results.csv and scores.csv.
+
+    Args:
+        out: where `reproduce` kept its results.
+    """
+    return lambda: reproduce_atari.plot(out)
+
+
 def envs() -> Command:
     """List environments: ours, and those that Gymnasium knows on this machine."""
     return commands.envs
@@ -176,6 +199,8 @@ def _parse(arguments: list[str]) -> Command:
         train.command(name=algorithm.name)(_train_command(algorithm, arguments))
     figures.command(name=CHAIN.name)(reproduce_chain)
     plot.command(name=CHAIN.name)(plot_chain)
+    figures.command(name=ATARI.name)(reproduce_atari_figure)
+    plot.command(name=ATARI.name)(plot_atari)
     for figure in FIGURES.values():
         figures.command(name=figure.name)(_reproduce_command(figure))
         plot.command(name=figure.name)(_plot_command(figure))
@@ -200,9 +225,10 @@ def _parse(arguments: list[str]) -> Command:
 
 def _train_command(algorithm: Algorithm, arguments: list[str]) -> Callable[..., Command]:
     """The train command of one agent; its defaults are those of the environment that the arguments name."""
-    env, env_kwargs = _named_env(arguments)
+    env, env_kwargs, exploration = _named_env(arguments)
     known = preset(env, env_kwargs)
-    defaults = Train(env=tyro.MISSING, agent=algorithm.config(**known.agent_settings(algorithm.config)), **known.run)
+    agent = known.agent_settings(algorithm.config, exploration or algorithm.default_exploration)
+    defaults = Train(env=tyro.MISSING, agent=algorithm.config(**agent), **known.run)
     settings = algorithm.config
 
     def train(args: Annotated[Train[settings], tyro.conf.arg(name="")] = defaults) -> Command:  # type: ignore[valid-type]
@@ -236,16 +262,17 @@ def _plot_command(figure: CurveFigure) -> Callable[..., Command]:
     return plot_curves
 
 
-def _named_env(arguments: list[str]) -> tuple[str, dict[str, Any]]:
-    """The environment that the arguments name, read ahead of the rest because its preset sets the defaults."""
+def _named_env(arguments: list[str]) -> tuple[str, dict[str, Any], str]:
+    """The environment and the exploration that the arguments name, read ahead of the rest for the preset's defaults."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--env", default="")
     parser.add_argument("--env-kwargs", nargs="*", default=[])
+    parser.add_argument("--exploration", nargs="*", default=[])
     try:
         found, _ = parser.parse_known_args([_with_dashes(word) for word in arguments])
     except argparse.ArgumentError:
-        return "", {}
-    return found.env, commands.key_values("--env-kwargs", found.env_kwargs)
+        return "", {}, ""
+    return found.env, commands.key_values("--env-kwargs", found.env_kwargs), next(iter(found.exploration), "")
 
 
 def _with_dashes(word: str) -> str:

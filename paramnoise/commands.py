@@ -14,6 +14,7 @@ import jax
 from paramnoise import api
 from paramnoise.agents import Algorithm, ESConfig
 from paramnoise.envs import OURS
+from paramnoise.envs.atari import GAMES
 from paramnoise.presets import Preset, make_config, preset
 from paramnoise.training.config import RunConfig
 from paramnoise.training.ray_cluster import connect
@@ -42,6 +43,9 @@ def train(algorithm: Algorithm, args: Any) -> int:
         eval_every=args.eval_every,
         eval_episodes=args.eval_episodes,
         eval_max_steps=args.eval_max_steps,
+        log_every=args.log_every,
+        replay_on=args.replay_on,
+        save_replay=args.save_replay,
     )
     path = args.run_dir or _default_run_dir(config, args.resume)
     use_compilation_cache()
@@ -85,6 +89,9 @@ def envs() -> int:
     print("Ours:")
     for env_id, help_line in OURS.items():
         print(f"  {env_id:<36} {help_line}")
+    needed = "" if importlib.util.find_spec("ale_py") else " (needs: pip install 'paramnoise[atari]')"
+    print(f"\nAtari, the paper's 21 games{needed}; any other of ale-py's works too:")
+    print(f"  {', '.join(GAMES)}")
     print("\nGymnasium's (any registered id works where the action space fits; the newest version of each):")
     families: dict[str, dict[str, str]] = {}
     for spec in gym.registry.values():
@@ -150,7 +157,7 @@ def _print_settings(config: RunConfig, path: Path) -> None:
     print("  run: " + ", ".join(f"{name} {values[name]}" for name in names))
     if known != Preset():
         preset_names = [
-            *known.agent_settings(config.made_by.config),
+            *known.agent_settings(config.made_by.config, config.exploration.kind),
             *known.exploration_settings(config.made_by, config.exploration.kind),
             *known.run,
         ]

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from paramnoise.convolutions import Convolutions, Layer, output_size
+
 
 class MLP(eqx.Module):
     """Fully connected layers, each hidden one followed by layer norm and a nonlinearity."""
@@ -55,10 +57,72 @@ class QNetwork(eqx.Module):
         self.q = MLP(sizes, key=q_key, layer_norm=layer_norm)
         self.policy = MLP(sizes, key=policy_key, layer_norm=layer_norm) if policy_head else None
 
+    def values(self, obs: Array) -> Array:
+        """The Q values."""
+        return self.q(obs)
+
+    def heads(self, obs: Array) -> tuple[Array, Array | None]:
+        """The Q values, and the logits of the policy head if there is one."""
+        return self.q(obs), None if self.policy is None else self.policy(obs)
+
     @property
     def behaviour(self) -> MLP:
         """The head whose greedy action is the policy, and which parameter noise perturbs."""
         return self.q if self.policy is None else self.policy
+
+
+class PixelPolicyNetwork(eqx.Module):
+    """Convolutions and one head on top; only the head is made of the linear layers that parameter noise perturbs."""
+
+    convolutions: Convolutions
+    head: MLP
+
+    def __call__(self, stack: Array) -> Array:
+        return self.head(self.convolutions(stack))
+
+
+class PixelQNetwork(eqx.Module):
+    """Q values of a stack of frames, and optionally a policy head on the same convolutions (app. A.1).
+
+    The policy head's gradient does not reach the convolutions: they are the Q values' alone.
+    """
+
+    convolutions: Convolutions
+    q: MLP
+    policy: MLP | None
+
+    def __init__(
+        self,
+        stack_shape: tuple[int, int, int],
+        layers: Sequence[Layer],
+        hidden_sizes: Sequence[int],
+        num_actions: int,
+        *,
+        key: Array,
+        policy_head: bool = False,
+        layer_norm: bool = True,
+    ):
+        """Builds the network for uint8[frames, height, width]."""
+        convolution_key, q_key, policy_key = jax.random.split(key, 3)
+        frames, *frame_shape = stack_shape
+        sizes = (output_size((frame_shape[0], frame_shape[1]), layers), *hidden_sizes, num_actions)
+        self.convolutions = Convolutions(frames, layers, key=convolution_key)
+        self.q = MLP(sizes, key=q_key, layer_norm=layer_norm)
+        self.policy = MLP(sizes, key=policy_key, layer_norm=layer_norm) if policy_head else None
+
+    def values(self, obs: Array) -> Array:
+        """The Q values."""
+        return self.q(self.convolutions(obs))
+
+    def heads(self, obs: Array) -> tuple[Array, Array | None]:
+        """The Q values, and the logits of the policy head if there is one."""
+        features = self.convolutions(obs)
+        return self.q(features), None if self.policy is None else self.policy(jax.lax.stop_gradient(features))
+
+    @property
+    def behaviour(self) -> PixelPolicyNetwork:
+        """The network whose greedy action is the policy, and whose head parameter noise perturbs."""
+        return PixelPolicyNetwork(self.convolutions, self.q if self.policy is None else self.policy)
 
 
 class BootstrappedQNetwork(eqx.Module):

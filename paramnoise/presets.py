@@ -7,10 +7,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from paramnoise.agents import ALGORITHMS, Algorithm, ESConfig, TRPOConfig
+from paramnoise.agents import ALGORITHMS, Algorithm, DQNConfig, ESConfig, TRPOConfig
+from paramnoise.envs.atari import FRAME_SKIP, MAX_FRAMES, is_atari
 from paramnoise.envs.chain import DEFAULT_LENGTH, check_length, horizon
 from paramnoise.exploration import Exploration
-from paramnoise.training.config import RunConfig
+from paramnoise.training.config import RunConfig, as_tuples
 from paramnoise.validation import check_types, choose
 
 
@@ -24,15 +25,20 @@ class Preset:
     """The same for an on-policy agent, which takes nothing from `agent` and `explorations`."""
     explorations: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """Fields of each exploration, by its name."""
+    agent_with: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """Fields of the agent's config that go with an exploration, by its name."""
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Fields of the run."""
+    only: type | None = None
+    """The one type of agent's config that `agent` is for, if not for all."""
 
-    def agent_settings(self, config: type) -> dict[str, Any]:
-        """The agent's settings that the config of an agent has; for ES its own defaults are all there is."""
-        if config is ESConfig:
+    def agent_settings(self, config: type, exploration: str) -> dict[str, Any]:
+        """The agent's settings that its config has, with an exploration; for ES its own defaults are all there is."""
+        if config is ESConfig or config is not (self.only or config):
             return {}
         names = {field.name for field in dataclasses.fields(config)}
-        settings = self.on_policy if issubclass(config, TRPOConfig) else self.agent
+        own = {**self.agent, **self.agent_with.get(exploration, {})}
+        settings = self.on_policy if issubclass(config, TRPOConfig) else own
         return {name: value for name, value in settings.items() if name in names}
 
     def exploration_settings(self, algorithm: Algorithm, kind: str) -> dict[str, Any]:
@@ -44,6 +50,8 @@ def preset(env: str, env_kwargs: Mapping[str, Any]) -> Preset:
     """The preset of an environment; an empty one if there is none."""
     if env == "paramnoise/Chain-v0":
         return chain_preset(env_kwargs.get("length", DEFAULT_LENGTH))
+    if is_atari(env):
+        return ATARI
     name = env.rpartition("/")[2].rpartition("-")[0]
     on_policy = {"hidden_sizes": (64, 64)} if name in LOCOMOTION else {}
     if name in DENSE:
@@ -98,6 +106,35 @@ DENSE = ("HalfCheetah", "Hopper", "InvertedDoublePendulum", "InvertedPendulum", 
 SPARSE = ("SparseCartpoleSwingup", "SparseDoublePendulum", "SparseMountainCar", "SparseHalfCheetah", "SwimmerGather")
 LOCOMOTION = ("HalfCheetah", "Hopper", "Swimmer", "Walker2d", "SparseHalfCheetah", "SwimmerGather")
 
+ATARI = Preset(
+    only=DQNConfig,
+    agent={
+        "hidden_sizes": (512,),
+        "learning_rate": 1e-4,
+        "adam_epsilon": 1e-4,
+        "batch_size": 32,
+        "buffer_size": 1_000_000,
+        "learning_starts": 50_000,
+        "train_every": 4,
+        "target_every": 10_000,
+        "clip_rewards": True,
+    },
+    agent_with={"parameter": {"policy_head": True}},
+    explorations={
+        "parameter": {"epsilon": 0.01, "adapt_every": 50, "anneal_steps": 1_000_000},
+        "epsilon-greedy": {"anneal_steps": 1_000_000},
+    },
+    run={
+        "steps": 10_000_000,
+        "num_envs": 16,
+        "eval_every": 500_000,
+        "eval_episodes": 10,
+        "eval_max_steps": MAX_FRAMES // FRAME_SKIP,
+        "log_every": 50_000,
+    },
+)
+"""The paper's settings for its Atari games (app. A.1); the number of environments is ours."""
+
 CLASSIC = {
     "CartPole-v1": Preset(
         agent={"buffer_size": 10_000, "double_q": True},
@@ -126,10 +163,10 @@ def make_config(
     env_kwargs = dict(env_kwargs or {})
     known = preset(env, env_kwargs)
     entry = choose("algorithm", algorithm, ALGORITHMS)
+    kind = exploration.kind if isinstance(exploration, Exploration) else exploration or entry.default_exploration
     if isinstance(exploration, Exploration):
         explored = exploration
     else:
-        kind = exploration or entry.default_exploration
         settings = {**known.exploration_settings(entry, kind), **(exploration_settings or {})}
         explored = _build(entry.exploration_type(kind), settings, f"exploration {kind!r}")
     check_types(RunConfig, run, "a run")
@@ -137,7 +174,7 @@ def make_config(
         algorithm=algorithm,
         env=env,
         env_kwargs=env_kwargs,
-        agent=_build(entry.config, {**known.agent_settings(entry.config), **(agent or {})}, algorithm),
+        agent=_build(entry.config, {**known.agent_settings(entry.config, kind), **(agent or {})}, algorithm),
         exploration=explored,
         **{**known.run, **run},
     )
@@ -145,4 +182,4 @@ def make_config(
 
 def _build(cls: type, settings: Mapping[str, Any], what: str) -> Any:
     check_types(cls, settings, what)
-    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()})
+    return cls(**{name: as_tuples(value) for name, value in settings.items()})

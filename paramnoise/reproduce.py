@@ -20,8 +20,8 @@ from paramnoise.experiments.curve_results import Point, read_results, write_resu
 from paramnoise.experiments.engine import Engine
 from paramnoise.experiments.learning_curves import CurveFigure, CurveRun
 from paramnoise.experiments.sweep import Line
-from paramnoise.experiments.sweep_display import sweep_display
-from paramnoise.training.display import bar, stop_on_signals
+from paramnoise.experiments.sweep_display import SweepDisplay, sweep_display
+from paramnoise.training.display import StopFlag, bar, stop_on_signals
 from paramnoise.validation import UsageError, choose, require
 
 LOG = "workers.log"
@@ -63,7 +63,7 @@ def chain(
     chain_figure.write_results(outcomes, directory / "results.csv")
     _print_medians(outcomes)
     print(directory / "results.csv")
-    if _can_draw():
+    if can_draw():
         _draw_chain(outcomes, directory)
     else:
         print(NOT_DRAWN)
@@ -72,7 +72,7 @@ def chain(
 
 def plot_chain(out: Path) -> int:
     """`paramnoise plot chain`."""
-    path = _results_of(CHAIN.name, out)
+    path = results_of(CHAIN.name, out)
     _draw_chain(chain_figure.read_results(path), path.parent)
     return 0
 
@@ -97,7 +97,7 @@ def curves(figure: CurveFigure, args: Any) -> int:
     if unfinished := sum(not each.is_finished() for each in runs):
         print(f"{unfinished} of {len(runs)} runs are not finished; the results hold what there is of them")
     print(path)
-    if _can_draw():
+    if can_draw():
         _draw_curves(figure, points, path.parent)
     else:
         print(NOT_DRAWN)
@@ -120,7 +120,7 @@ def _asked_for(figure: CurveFigure, args: Any, out: Path) -> list[CurveRun]:
 
 def plot_curves(figure: CurveFigure, out: Path) -> int:
     """`paramnoise plot` of a figure of learning curves."""
-    path = _results_of(figure.name, out)
+    path = results_of(figure.name, out)
     points = read_results(path)
     _report(figure, points, path.with_name(SUMMARY))
     _draw_curves(figure, points, path.parent)
@@ -161,15 +161,18 @@ def _run_curves(figure: CurveFigure, runs: Sequence[CurveRun], todo: Sequence[Cu
             if event.state in ("finished", "failed", "stopped"):
                 known[event.task.name] = event.task.curve()
                 write_results((point for curve in known.values() for point in curve), directory / "results.csv")
+    return end_of_sweep(display, stop, f"{len(runs)} runs", directory / LOG)
+
+
+def end_of_sweep(display: SweepDisplay, stop: StopFlag, total: str, log: Path) -> int:
+    """Says how a sweep ended; returns the exit status."""
     for name, reason in display.failures.items():
         print(f"{name} {reason}")
     if stop:
-        print(f"interrupted: {display.finished} of {len(runs)} runs are finished; the same command goes on from here")
+        print(f"interrupted: {display.finished} of {total} are finished; the same command goes on from here")
         return INTERRUPTED + (stop.signal or 0)
     if display.failures:
-        print(
-            f"{len(display.failures)} of {len(runs)} runs failed; the same command tries them again ({directory / LOG})"
-        )
+        print(f"{len(display.failures)} of {total} failed; the same command tries them again ({log})")
     return 1 if display.failures else 0
 
 
@@ -194,16 +197,17 @@ def _draw_chain(outcomes: list[chain_figure.Outcome], directory: Path) -> None:
     print(directory / "chain.png")
 
 
-def _can_draw() -> bool:
+def can_draw() -> bool:
     """Whether matplotlib is there; it is slow to import, and to run a figure on another machine it is not needed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def _results_of(name: str, out: Path) -> Path:
+def results_of(name: str, out: Path) -> Path:
+    """The results.csv of a figure; UsageError if there is none, or nothing to draw it with."""
     path = out / name / "results.csv"
     if not path.exists():
         raise UsageError(f"{path} does not exist: run `paramnoise reproduce {name} --out {out}` first")
-    if not _can_draw():
+    if not can_draw():
         raise UsageError(NOT_DRAWN)
     return path
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from paramnoise.envs import EnvLike, env_factory, env_name
 from paramnoise.policies import Policy, noise_free_actions
+from paramnoise.training.pixel_member import PixelMember
 from paramnoise.validation import RunError, UsageError, require_extra
 
 RENDER_MODE = "rgb_array"
@@ -22,6 +23,11 @@ DEFAULT_FPS = 30.0
 """Of an environment that names no rate."""
 MOST_GIF_FPS = 50.0
 """Viewers slow a faster GIF down."""
+
+FRAMES_FPS = 15.0
+"""Of games that are stepped every fourth frame of 60 a second."""
+ENLARGED = 4
+"""Pixels of a film for one of a frame, in each direction."""
 
 Frames = Iterator[np.ndarray]
 
@@ -76,6 +82,20 @@ def record(env: gym.Env, policy: Policy, path: Path, seeds: Sequence[int], max_s
         temporary.unlink(missing_ok=True)
         env.close()
     return returns
+
+
+def record_frames(games: PixelMember, path: Path, episodes: int, seed: int) -> list[float]:
+    """Films noise-free games as the agent sees them, grey and enlarged, one after the other; returns their scores."""
+    shown: list[np.ndarray] = []
+    scores = [float(games.evaluate(1, seed + game, shown.append)[0]) for game in range(episodes)]
+    temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    enlarged = (np.repeat(frame.repeat(ENLARGED, 0).repeat(ENLARGED, 1)[:, :, None], 3, 2) for frame in shown)
+    try:
+        _WRITERS[path.suffix](temporary, enlarged, FRAMES_FPS)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return scores
 
 
 def _frames(env: gym.Env, policy: Policy, seeds: Sequence[int], max_steps: int, returns: list[float]) -> Frames:

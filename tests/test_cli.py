@@ -160,7 +160,7 @@ def test_plotting_draws_the_figure_again(reproduced):
 
 def test_the_list_of_environments_has_ours_and_gymnasium_s():
     printed = output("envs")
-    assert all(env in printed for env in ("paramnoise/Chain-v0", "CartPole-v1", "FrozenLake-v1"))
+    assert all(env in printed for env in ("paramnoise/Chain-v0", "CartPole-v1", "FrozenLake-v1", "MontezumaRevenge"))
 
 
 COMMANDS = "train;train dqn;train bootstrapped-dqn;evaluate;reproduce;reproduce chain;plot;plot chain;envs"
@@ -209,7 +209,7 @@ def test_every_command_has_help(capsys, command):
         ("evaluate thesis", "thesis"),
         ("evaluate thesis --episodes 0", "episodes must be at least 1, not 0"),
         ("plot chain --out nowhere", "reproduce chain"),
-        ("plot atari", "chain"),
+        ("plot figure-0", "chain"),
         ("reproduce chain --lengths 2", "at least 3, not 2"),
         ("reproduce chain --explorations wander", "bootstrap"),
         ("reproduce chain --scale huge", "smoke"),

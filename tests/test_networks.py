@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from paramnoise.networks import MLP, BootstrappedQNetwork, QNetwork
+from paramnoise import noise
+from paramnoise.networks import MLP, BootstrappedQNetwork, PixelQNetwork, QNetwork
 
 KEY = jax.random.key(0)
 OBS = jnp.array([0.5, -1.0, 2.0])
@@ -101,3 +102,60 @@ def test_the_torso_moves_every_head_and_a_head_moves_itself_alone():
     np.testing.assert_allclose(moved, [[0, 0], [1, 1], [0, 0]], atol=1e-6)
     shifted_torso = eqx.tree_at(lambda n: n.torso.norms[0].bias, network, jnp.ones(5))
     assert np.all(shifted_torso(OBS) != network(OBS))
+
+
+STACK_SHAPE, LAYERS = (4, 8, 9), ((3, 4, 2), (2, 2, 1))
+STACK = jax.random.randint(jax.random.key(2), STACK_SHAPE, 0, 256).astype(jnp.uint8)
+
+
+def pixel_network(policy_head: bool = True) -> PixelQNetwork:
+    return PixelQNetwork(STACK_SHAPE, LAYERS, (5,), 3, key=KEY, policy_head=policy_head)
+
+
+def test_both_heads_of_a_pixel_network_stand_on_the_same_convolutions():
+    network = randomised(pixel_network())
+    values, logits = network.heads(STACK)
+    features = network.convolutions(STACK)
+    np.testing.assert_allclose(values, network.q(features), rtol=1e-5)
+    np.testing.assert_allclose(logits, network.policy(features), rtol=1e-5)
+    np.testing.assert_allclose(network.values(STACK), values, rtol=1e-5)
+    np.testing.assert_allclose(network.behaviour(STACK), logits, rtol=1e-5)
+    assert not np.allclose(values, logits)
+
+
+def test_without_a_policy_head_a_pixel_network_acts_on_its_q_values():
+    network = pixel_network(policy_head=False)
+    values, logits = network.heads(STACK)
+    assert logits is None
+    assert network.behaviour.head is network.q
+    np.testing.assert_allclose(network.behaviour(STACK), values, rtol=1e-5)
+
+
+def test_a_policy_head_leaves_the_initial_convolutions_and_q_head_as_they_are():
+    one, two = pixel_network(policy_head=False), pixel_network()
+    assert eqx.tree_equal((one.convolutions, one.q), (two.convolutions, two.q))
+
+
+def test_the_policy_heads_gradient_reaches_neither_convolutions_nor_q():
+    of_q, of_policy = (jax.grad(lambda net, i=i: jnp.sum(net.heads(STACK)[i] ** 2))(pixel_network()) for i in (0, 1))
+    assert not any(leaf.any() for leaf in jax.tree.leaves((of_policy.convolutions, of_policy.q)))
+    assert all(leaf.any() for leaf in jax.tree.leaves(of_policy.policy))
+    assert not any(leaf.any() for leaf in jax.tree.leaves(of_q.policy))
+    assert all(leaf.any() for leaf in jax.tree.leaves((of_q.convolutions, of_q.q)))
+
+
+@pytest.mark.parametrize("policy_head", [True, False])
+def test_noise_touches_the_linear_layers_of_the_acting_head_alone(policy_head: bool):
+    clean = pixel_network(policy_head).behaviour
+    perturbed = noise.perturb(jax.random.key(3), clean, 0.1)
+    assert eqx.tree_equal(perturbed.convolutions, clean.convolutions)
+    assert eqx.tree_equal(perturbed.head.norms, clean.head.norms)
+    for noisy, layer in zip(perturbed.head.layers, clean.head.layers, strict=True):
+        assert np.all(noisy.weight != layer.weight)
+        assert np.all(noisy.bias != layer.bias)
+    assert not np.allclose(perturbed(STACK), clean(STACK))
+
+
+def test_noise_of_sigma_0_is_the_pixel_network_itself():
+    clean = pixel_network().behaviour
+    assert eqx.tree_equal(noise.perturb(jax.random.key(3), clean, 0.0), clean)

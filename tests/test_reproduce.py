@@ -182,7 +182,7 @@ def test_without_matplotlib_results_are_written_and_no_figure(undisturbed, monke
     whole = results(out)
     for file in (out / "ddpg-sparse").glob("*.*"):
         file.unlink()
-    monkeypatch.setattr(reproduce, "_can_draw", lambda: False)
+    monkeypatch.setattr(reproduce, "can_draw", lambda: False)
     status, printed = call(f"{SWEEP} --out {out}")
     assert (status, results(out)) == (0, whole)
     assert "matplotlib" in printed.splitlines()[-1]

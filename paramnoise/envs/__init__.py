@@ -2,6 +2,7 @@
 
 import gymnasium as gym
 
+from paramnoise.envs.atari import AtariFrames, is_atari
 from paramnoise.envs.chain import ChainEnv, chain
 from paramnoise.envs.factory import (
     OURS,
@@ -10,8 +11,10 @@ from paramnoise.envs.factory import (
     env_name,
     environment_actions,
     known_kwargs,
+    pixel_env_factory,
     unflattened_space,
 )
+from paramnoise.envs.frames import FrameEnvs, FrameStep, GymFrames
 from paramnoise.envs.jax_env import JaxEnv, JaxStep
 from paramnoise.envs.vector import VectorEnv
 
@@ -35,8 +38,12 @@ if "paramnoise/Chain-v0" not in gym.registry:
 
 __all__ = [
     "OURS",
+    "AtariFrames",
     "ChainEnv",
     "EnvLike",
+    "FrameEnvs",
+    "FrameStep",
+    "GymFrames",
     "JaxEnv",
     "JaxStep",
     "VectorEnv",
@@ -44,6 +51,8 @@ __all__ = [
     "env_factory",
     "env_name",
     "environment_actions",
+    "is_atari",
     "known_kwargs",
+    "pixel_env_factory",
     "unflattened_space",
 ]

@@ -34,9 +34,15 @@ def env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Ca
     Raises:
         UsageError: from the function, if Gymnasium cannot make the environment or its observations are pixels.
     """
-    if env_kwargs and not isinstance(env, str):
-        raise UsageError("env_kwargs go with an environment's id; pass a function that makes the environment instead")
-    return functools.partial(_fresh, env, dict(env_kwargs or {}))  # unlike a lambda, it can go to another process
+    return functools.partial(_fresh, env, _keywords(env, env_kwargs))  # unlike a lambda, it can go to another process
+
+
+def pixel_env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Callable[[], gym.Env]:
+    """A function that makes the environment anew, as `env_factory` does, but leaves its observations alone.
+
+    It is for environments that show images, which `GymFrames` steps.
+    """
+    return functools.partial(_fresh_unchanged, env, _keywords(env, env_kwargs))
 
 
 def env_name(env: EnvLike) -> str:
@@ -73,10 +79,20 @@ class _Flattened(gym.wrappers.FlattenObservation):
     """Our flattening, told apart from a user's own."""
 
 
+def _keywords(env: EnvLike, env_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    if env_kwargs and not isinstance(env, str):
+        raise UsageError("env_kwargs go with an environment's id; pass a function that makes the environment instead")
+    return dict(env_kwargs or {})
+
+
 def _fresh(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
+    return _with_unit_actions(_with_vector_observations(_fresh_unchanged(env, kwargs)))
+
+
+def _fresh_unchanged(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
     if isinstance(env, str):
-        return _as_vector(_make_by_id(env, kwargs))
-    return _as_vector(copy.deepcopy(env) if isinstance(env, gym.Env) else env())
+        return _guarded(_make_by_id(env, kwargs))
+    return _guarded(copy.deepcopy(env) if isinstance(env, gym.Env) else env())
 
 
 def _make_by_id(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env:
@@ -90,10 +106,6 @@ def _make_by_id(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env:
         with_keywords = f" with {dict(kwargs)}" if kwargs else ""
         reason = f"{type(error).__name__}: {_one_line(error)}"
         raise UsageError(f"cannot make environment {env_id!r}{with_keywords}: {reason}") from None
-
-
-def _as_vector(env: gym.Env) -> gym.Env:
-    return _with_unit_actions(_with_vector_observations(_guarded(env)))
 
 
 def _guarded(env: gym.Env) -> gym.Env:
@@ -121,7 +133,7 @@ def _with_vector_observations(env: gym.Env) -> gym.Env:
     space = env.observation_space
     if isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == "uint8":
         raise UsageError(
-            f"{env_name(env)} shows pixels ({space.shape}), and the agents so far take vectors: "
+            f"{env_name(env)} shows pixels ({space.shape}), which only dqn takes: "
             "wrap it so that it shows features (a RAM version of an Atari game works)"
         )
     if isinstance(space, gym.spaces.Box) and len(space.shape) == 1:

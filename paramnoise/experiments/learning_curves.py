@@ -8,7 +8,7 @@ import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
@@ -178,6 +178,10 @@ class CurveRun(NamedTuple):
         if not self.directory.exists() or (summary := self.directory.summary()) is None:
             return False
         return summary["status"] != "failed" and summary["steps"] >= self.config.steps
+
+    def summary(self) -> dict[str, Any] | None:
+        """What came out, if it ended."""
+        return self.directory.summary()
 
     def check(self) -> None:
         """Raises UsageError if the directory holds what this run cannot go on with."""

@@ -57,7 +57,14 @@ def plot_chain(outcomes: list[Outcome], path: Path) -> None:
     _save(figure, path)
 
 
-def plot_learning_curves(drawn: CurveFigure, points: list[Point], path: Path) -> None:
+def plot_learning_curves(
+    drawn: CurveFigure,
+    points: list[Point],
+    path: Path,
+    *,
+    x_label: str | None = None,
+    y_label: str = "noise-free return",
+) -> None:
     """Median return over seeds and its interquartile band against epochs, one panel per task."""
     lines = bands(points)
     envs = list(dict.fromkeys(env for env, _ in lines))
@@ -70,9 +77,9 @@ def plot_learning_curves(drawn: CurveFigure, points: list[Point], path: Path) ->
         seeds = sorted({max(band.seeds for band in line) for line in own.values()})
         counted = f"{seeds[0]} seed{'s' * (seeds[0] > 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
         axis.set_title(f"{env.removeprefix(OURS)} ({counted})", fontsize=10)
-        axis.set_xlabel(f"epoch ({drawn.steps_per_epoch:,} steps)")
+        axis.set_xlabel(x_label or f"epoch ({drawn.steps_per_epoch:,} steps)")
         axis.grid(color="0.93")
-    _finish(figure, axes, path)
+    _finish(figure, axes, path, y_label)
 
 
 def plot_sample_efficiency(drawn: CurveFigure, points: list[Point], path: Path) -> None:
@@ -109,10 +116,10 @@ def _panels(count: int) -> tuple[MatplotlibFigure, Any]:
     return figure, axes
 
 
-def _finish(figure: MatplotlibFigure, axes: Any, path: Path) -> None:
+def _finish(figure: MatplotlibFigure, axes: Any, path: Path, y_label: str = "noise-free return") -> None:
     """Names what is shown, puts one legend below all panels, and writes the file."""
     for axis in axes[:, 0]:
-        axis.set_ylabel("noise-free return")
+        axis.set_ylabel(y_label)
     handles = {
         label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }

@@ -72,7 +72,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_all(work: Work, tasks: Sequence[Task], workers: int, stop: StopFlag, log: Path) -> Iterator[Event]:
+def run_all(
+    work: Work, tasks: Sequence[Task], workers: int, stop: StopFlag, log: Path, *, whole_machine: bool = False
+) -> Iterator[Event]:
     """Runs `work(task, line)` for every task, and yields what happens to each.
 
     Args:
@@ -82,10 +84,11 @@ def run_all(work: Work, tasks: Sequence[Task], workers: int, stop: StopFlag, log
         workers: how many processes; each keeps to one core, so that they do not fight for threads.
         stop: once it is set, no task is started, and running ones are asked to stop.
         log: a file that takes what the workers print, and the tracebacks of errors that nobody foresaw.
+        whole_machine: whether each process has all cores instead, and the accelerator if there is one.
     """
     waiting = list(reversed(tasks))
     log.parent.mkdir(parents=True, exist_ok=True)
-    pool = [_Worker(work, place, log) for place in range(min(workers, len(tasks)))]
+    pool = [_Worker(work, None if whole_machine else place, log) for place in range(min(workers, len(tasks)))]
     asked = False
     try:
         while True:
@@ -112,7 +115,7 @@ def run_all(work: Work, tasks: Sequence[Task], workers: int, stop: StopFlag, log
 class _Worker:
     """A place for one process at a time; a new process follows one that died."""
 
-    def __init__(self, work: Work, place: int, log: Path):
+    def __init__(self, work: Work, place: int | None, log: Path):
         self._work, self._place, self._log = work, place, log
         self._task: Any = None
         self.is_busy = False
@@ -164,15 +167,15 @@ class _Worker:
         return f"its process {how} (out of memory?); the same command goes on with it"
 
 
-def _serve(connection: Connection, work: Work, place: int, log: Path) -> None:
-    """What a process does: one task after the other, until the pipe is closed."""
+def _serve(connection: Connection, work: Work, place: int | None, log: Path) -> None:
+    """What a process does: one task after the other, until the pipe is closed; in its place, if it has one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
     line = _Pipe(connection)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    if hasattr(os, "sched_setaffinity"):
+    if place is not None and hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {allowed[place % len(allowed)]})
-    prepare(log)
+    prepare(log, on_cpu=place is not None)
     while not line.should_stop():
         try:
             task = connection.recv()
@@ -181,9 +184,9 @@ def _serve(connection: Connection, work: Work, place: int, log: Path) -> None:
         connection.send(attempt(work, task, line))
 
 
-def prepare(log: Path) -> None:
-    """Makes this process a worker: it computes on the CPU, and what it prints goes to the log."""
-    if not os.environ.get("JAX_PLATFORMS"):
+def prepare(log: Path, *, on_cpu: bool = True) -> None:
+    """Makes this process a worker: it computes on the CPU unless told otherwise, and what it prints goes to the log."""
+    if on_cpu and not os.environ.get("JAX_PLATFORMS"):
         jax.config.update("jax_platforms", "cpu")  # many small processes do not share one accelerator well
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(file, 1)

@@ -3,33 +3,53 @@
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from paramnoise.experiments.learning_curves import CurveRun, Progress
+from paramnoise.experiments.learning_curves import Progress
 from paramnoise.experiments.sweep import Event
+from paramnoise.training.config import RunConfig
 
 LINE_SECONDS = 60.0
 """Where there is no terminal, the time between two lines on the whole sweep."""
 
 
+class Shown(Protocol):
+    """A piece of a sweep: a run, or several that run together."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def config(self) -> RunConfig:
+        """What is run."""
+
+    def steps_done(self) -> int:
+        """The steps of it on disk."""
+
+    def summary(self) -> dict[str, Any] | None:
+        """What came out, if it ended."""
+
+
 class SweepDisplay:
     """Follows the events of a sweep."""
 
-    def __init__(self, title: str, runs: Sequence[CurveRun], todo: Sequence[CurveRun], console: Console):
+    def __init__(self, title: str, runs: Sequence[Shown], todo: Sequence[Shown], console: Console):
         """Begins to follow `runs`, of which `todo` are not finished yet."""
         self._title, self._total, self._console = title, len(runs), console
         self._waiting = {run.name: run.config.steps - run.steps_done() for run in todo}
-        self._running: dict[str, tuple[CurveRun, Progress | None]] = {}
+        self._running: dict[str, tuple[Shown, Progress | None]] = {}
         self.finished = len(runs) - len(todo)
         self.failures: dict[str, str] = {}
         self._last_line = time.monotonic()
 
     def follow(self, event: Event) -> None:
         """Takes an event in, and prints a line if it is worth one."""
-        run: CurveRun = event.task
+        run: Shown = event.task
         if event.state == "started":
             del self._waiting[run.name]
             self._running[run.name] = (run, None)
@@ -40,15 +60,15 @@ class SweepDisplay:
             del self._running[run.name]
             self._ended(run, event)
 
-    def _ended(self, run: CurveRun, event: Event) -> None:
+    def _ended(self, run: Shown, event: Event) -> None:
         if event.state == "finished":
             self.finished += 1
-            summary = run.directory.summary() or {}
+            summary = run.summary() or {}
             outcome = f"return {summary['final_eval_return_mean']:.1f} after {summary['steps']:,} steps"
         elif event.state == "failed":
             self.failures[run.name] = outcome = f"failed: {event.detail}"
         else:
-            outcome = f"stopped after {(run.directory.summary() or {}).get('steps', 0):,} steps"
+            outcome = f"stopped after {(run.summary() or {}).get('steps', 0):,} steps"
         ended = self.finished + len(self.failures)
         self._console.print(
             f"[{ended}/{self._total}] {run.name}: {outcome}", markup=False, highlight=False, soft_wrap=True
@@ -98,7 +118,7 @@ def duration(steps: int, steps_per_second: float) -> str:
 
 
 @contextlib.contextmanager
-def sweep_display(title: str, runs: Sequence[CurveRun], todo: Sequence[CurveRun]) -> Iterator[SweepDisplay]:
+def sweep_display(title: str, runs: Sequence[Shown], todo: Sequence[Shown]) -> Iterator[SweepDisplay]:
     """Shows a sweep while it runs."""
     console = Console()
     display = SweepDisplay(title, runs, todo, console)

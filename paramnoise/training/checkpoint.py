@@ -31,6 +31,14 @@ def save(directory: Path, state: Any, own: dict[str, np.ndarray], facts: dict[st
         own: further arrays by name, whose shapes may change from one checkpoint to the next.
         facts: small JSON values.
     """
+    stage(directory, state, own, facts)()
+
+
+def stage(directory: Path, state: Any, own: dict[str, np.ndarray], facts: dict[str, Any]) -> Callable[[], None]:
+    """Writes a checkpoint's arrays beside the one before; the function that it returns puts it in that one's place.
+
+    Checkpoints that belong together are all staged before the first takes its place.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {f"state/{name}": leaf for name, leaf in named_leaves(state).items()}
     arrays |= {f"own/{name}": array for name, array in own.items()}
@@ -41,10 +49,14 @@ def save(directory: Path, state: Any, own: dict[str, np.ndarray], facts: dict[st
     data = directory / f"arrays-{digest[:16]}.npz"
     write_atomically(data, lambda file: file.write(content.getbuffer()))
     index = {"format": 1, "file": data.name, "sha256": digest, "facts": facts}
-    write_atomically(directory / INDEX, lambda file: file.write(json.dumps(index, indent=2).encode()))
-    for old in (*directory.glob("arrays-*.npz"), *directory.glob(".*.tmp")):
-        if old != data:
-            old.unlink()
+
+    def commit() -> None:
+        write_atomically(directory / INDEX, lambda file: file.write(json.dumps(index, indent=2).encode()))
+        for old in (*directory.glob("arrays-*.npz"), *directory.glob(".*.tmp")):
+            if old != data:
+                old.unlink()
+
+    return commit
 
 
 def load(directory: Path, template: State) -> tuple[State, dict[str, np.ndarray], dict[str, Any]]:

@@ -41,6 +41,13 @@ class RunConfig:
     eval_max_steps: int = 10_000
     """Steps after which an evaluation's episode is cut, for environments without a time limit."""
 
+    log_every: int | None = None
+    """Pixels: environment steps between rows of progress that tell of training alone; None: no such rows."""
+    replay_on: str = "auto"
+    """Pixels: where replay keeps frames: `device`, `host`, or `auto`, which is the device if it is a GPU."""
+    save_replay: bool = True
+    """Pixels: whether checkpoints hold replay, gigabytes; a run resumed without fills it anew before it learns on."""
+
     def __post_init__(self) -> None:
         algorithm = choose("algorithm", self.algorithm, ALGORITHMS)
         require(isinstance(self.agent, algorithm.config), "agent", self.agent, f"a {algorithm.config.__name__}")
@@ -53,6 +60,8 @@ class RunConfig:
         require(self.eval_every >= 1, "eval_every", self.eval_every, "at least 1")
         require(self.eval_episodes >= 1, "eval_episodes", self.eval_episodes, "at least 1")
         require(self.eval_max_steps >= 1, "eval_max_steps", self.eval_max_steps, "at least 1")
+        require(self.log_every is None or self.log_every >= 1, "log_every", self.log_every, "at least 1")
+        choose("replay_on", self.replay_on, {place: place for place in ("auto", "device", "host")})
 
     @property
     def made_by(self) -> Algorithm:
@@ -70,7 +79,7 @@ class RunConfig:
         try:
             values = dict(values)
             algorithm = choose("algorithm", values["algorithm"], ALGORITHMS)
-            agent = algorithm.config(**_tuples(values.pop("agent")))
+            agent = algorithm.config(**as_tuples(values.pop("agent")))
             exploration = dict(values.pop("exploration"))
             kind = algorithm.exploration_type(exploration.pop("kind"))
             return cls(agent=agent, exploration=kind(**exploration), **values)
@@ -87,5 +96,8 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
 
 
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+def as_tuples(value: Any) -> Any:
+    """The opposite: lists are tuples."""
+    if isinstance(value, Mapping):
+        return {name: as_tuples(each) for name, each in value.items()}
+    return tuple(map(as_tuples, value)) if isinstance(value, list) else value

@@ -187,7 +187,12 @@ def adaptations_by(exploration: Exploration, step: Any) -> Any:
 
 def report(exploration: Exploration, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
     """What a log should show: the exploration's numbers and the mean loss terms, which then start anew."""
-    means = jax.tree.map(lambda total: total / jnp.maximum(state.losses.train_steps, 1), state.losses.total)
-    means = jax.tree.map(lambda mean: jnp.where(state.losses.train_steps > 0, mean, jnp.nan), means)
-    fresh = jax.tree.map(jnp.zeros_like, state.losses)
-    return state._replace(losses=fresh), {**exploration.report(state.exploration, state.step), **means}
+    fresh, shown = reported(exploration, state.losses, state.exploration, state.step)
+    return state._replace(losses=fresh), shown
+
+
+def reported(exploration: Exploration, losses: Losses, explored: Any, step: Array) -> tuple[Losses, dict[str, Array]]:
+    """The loss terms that start anew, and what a log should show."""
+    means = jax.tree.map(lambda total: total / jnp.maximum(losses.train_steps, 1), losses.total)
+    means = jax.tree.map(lambda mean: jnp.where(losses.train_steps > 0, mean, jnp.nan), means)
+    return jax.tree.map(jnp.zeros_like, losses), {**exploration.report(explored, step), **means}

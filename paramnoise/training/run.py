@@ -1,24 +1,27 @@
-"""One run: a config and a directory in, progress and a checkpoint out, resumable at any time."""
+"""A run: a config and a directory in, progress and a checkpoint out, resumable at any time; or several side by side."""
 
 import contextlib
+import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 
-from paramnoise.envs import env_factory
+from paramnoise.envs import EnvLike, env_factory
 from paramnoise.training import checkpoint
 from paramnoise.training.config import RunConfig
 from paramnoise.training.display import Bar, StopFlag, bar, describe, stop_on_signals
 from paramnoise.training.host import HostLoop
 from paramnoise.training.on_policy import OnPolicyLoop
+from paramnoise.training.pixel_build import pixel_members, shows_pixels
+from paramnoise.training.pixel_member import PixelMember
 from paramnoise.training.population import PopulationLoop
 from paramnoise.training.run_directory import RunDirectory
 from paramnoise.training.tensorboard import TensorBoardLog
-from paramnoise.validation import RunError, require, require_extra
+from paramnoise.validation import RunError, UsageError, require, require_extra
 
 BAR_EVERY = 100
 """Steps between moves of the progress bar."""
@@ -44,11 +47,19 @@ class Watcher(Protocol):
         """The signal that asked the run to stop."""
 
 
-Loop = HostLoop | OnPolicyLoop | PopulationLoop
+Loop = HostLoop | OnPolicyLoop | PopulationLoop | PixelMember
+
+
+def make_loop(config: RunConfig, env: EnvLike) -> Loop:
+    """The loop of a config for an environment, whether it shows vectors or pixels, before its first step."""
+    env_kwargs = config.env_kwargs if isinstance(env, str) else None
+    if shows_pixels(env, env_kwargs):
+        return pixel_members([config], env)[0]
+    return build_loop(config, env_factory(env, env_kwargs))
 
 
 def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> Loop:
-    """The loop of a config, before its first step."""
+    """The loop of a config for an environment that shows vectors, before its first step."""
     probe = make_env()
     learner = config.made_by.build(config.agent, config.env, probe.observation_space, probe.action_space)
     probe.close()
@@ -62,9 +73,14 @@ def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> Loop:
 
 def save_loop(loop: Loop, directory: Path, wall_time: float) -> None:
     """Writes a checkpoint of a loop, unless its parameters are not finite: then the one before is kept."""
+    stage_loop(loop, directory, wall_time)()
+
+
+def stage_loop(loop: Loop, directory: Path, wall_time: float) -> Callable[[], None]:
+    """The same, but the checkpoint takes its place when the function that is returned is called."""
     check_finite(loop)
     state, own = loop.snapshot()
-    checkpoint.save(directory, state, own, {"step": loop.step, "wall_time": wall_time})
+    return checkpoint.stage(directory, state, own, {"step": loop.step, "wall_time": wall_time})
 
 
 def load_loop(loop: Loop, directory: Path) -> dict[str, Any]:
@@ -110,35 +126,90 @@ def run(
     Raises:
         RunError: if the run cannot go on; the summary then says why, and the last checkpoint is kept.
     """
+    return _run([config], [path], resume, checkpoint_seconds, tensorboard, on_start, watcher)[0]
+
+
+def run_together(
+    configs: Sequence[RunConfig],
+    paths: Sequence[Path],
+    *,
+    resume: bool = False,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    watcher: Watcher | None = None,
+) -> list[dict[str, Any]]:
+    """Trains several seeds of one config on pixels side by side in one process; otherwise as `run`.
+
+    Each has its run directory; they are stopped, and resumed, together. `watcher` hears of the rows of all of them.
+    """
+    alike = {repr(dataclasses.replace(config, seed=0)) for config in configs}
+    if len(alike) != 1 or len({config.seed for config in configs}) != len(configs):
+        raise UsageError("runs side by side differ in their seeds, and in nothing else")
+    return _run(configs, paths, resume, checkpoint_seconds, False, lambda: None, watcher)
+
+
+def _run(
+    configs: Sequence[RunConfig],
+    paths: Sequence[Path],
+    resume: bool,
+    checkpoint_seconds: float,
+    tensorboard: bool,
+    on_start: Callable[[], None],
+    watcher: Watcher | None,
+) -> list[dict[str, Any]]:
     require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
     if tensorboard:
         require_extra("tensorboardX", "tensorboard", "TensorBoard logs")
-    loop = build_loop(config, env_factory(config.env, config.env_kwargs))
-    directory = RunDirectory(path)
-    directory.claim(config, resume)
+    config = configs[0]
+    loops = [make_loop(config, config.env)] if len(configs) == 1 else pixel_members(configs, config.env)
+    directories = [RunDirectory(path) for path in paths]
+    for directory, own in zip(directories, configs, strict=True):
+        directory.claim(own, resume)
     on_start()
-    files = _RunFiles(loop, directory, checkpoint_seconds, tensorboard)
+    files = [
+        _RunFiles(loop, each, checkpoint_seconds, tensorboard) for loop, each in zip(loops, directories, strict=True)
+    ]
+    if len({each.first_step for each in files}) > 1:
+        raise UsageError("runs side by side were saved at different steps and cannot go on: remove them to start over")
     try:
         with _terminal(config) if watcher is None else contextlib.nullcontext(watcher) as watching:
-            rows = loop.run(
-                config.steps,
-                eval_every=config.eval_every,
-                eval_episodes=config.eval_episodes,
-                on_step=watching.on_step,
-                should_stop=watching.should_stop,
-            )
-            for row in rows:
-                watching.on_row(files.add(row))
-            files.save()
-            if loop.step < config.steps:
-                return files.summarise("interrupted", signal=watching.signal)
-            return files.summarise("finished")
+            for rows in _rows(loops, config, watching):
+                for each, row in zip(files, rows, strict=True):
+                    watching.on_row(each.add(row))
+                if files[0].is_due():
+                    _save(files)
+            _save(files)
+            if loops[0].step < config.steps:
+                return [each.summarise("interrupted", signal=watching.signal) for each in files]
+            return [each.summarise("finished") for each in files]
     except RunError as error:
-        files.summarise("failed", reason=str(error))
+        for each in files:
+            each.summarise("failed", reason=str(error))
         raise
     finally:
-        files.close()
-        loop.close()
+        for each in files:
+            each.close()
+        loops[0].close()
+
+
+def _rows(loops: Sequence[Loop], config: RunConfig, watching: Watcher) -> Iterator[list[dict[str, float]]]:
+    """Trains, and yields rows of progress, one of each run."""
+    first = loops[0]
+    settings: Any = {
+        "eval_every": config.eval_every,
+        "eval_episodes": config.eval_episodes,
+        "on_step": watching.on_step,
+        "should_stop": watching.should_stop,
+    }
+    if isinstance(first, PixelMember):
+        yield from first.loop.run(config.steps, **settings)
+    else:
+        yield from ([row] for row in first.run(config.steps, **settings))
+
+
+def _save(files: Sequence["_RunFiles"]) -> None:
+    """Writes a checkpoint of each run; a kill on the way leaves all at the same step, but for an instant."""
+    for commit in [each.stage() for each in files]:
+        commit()
 
 
 @contextlib.contextmanager
@@ -180,31 +251,35 @@ class _RunFiles:
             self._saved_step = loop.step
         directory.forget_after(loop.step)
         self._log = TensorBoardLog(directory.tensorboard, directory.rows(), self._wall_before) if tensorboard else None
-        self._first_step = loop.step
+        self.first_step = loop.step
         self._started = self._saved_at = time.perf_counter()
 
     def add(self, row: dict[str, float]) -> dict[str, float]:
-        """Writes a row of progress, and a checkpoint if one is due; returns the row with the clock's columns."""
+        """Writes a row of progress; returns the row with the clock's columns."""
         check_finite(self._loop)
         seconds = time.perf_counter() - self._started
-        rate = (self._loop.step - self._first_step) / seconds
+        rate = (self._loop.step - self.first_step) / seconds
         row = {**row, "steps_per_second": rate, "wall_time": self._wall_before + seconds}
         self._directory.append(row)
         if self._log is not None:
             self._log.add(row)
-        if time.perf_counter() - self._saved_at >= self._checkpoint_seconds:
-            self.save()
         return row
 
-    def save(self) -> None:
-        """Writes a checkpoint, unless the last one is of this step."""
-        if self._loop.step != self._saved_step:
-            save_loop(self._loop, self._directory.checkpoint, self._wall_time())
-            self._saved_step, self._saved_at = self._loop.step, time.perf_counter()
+    def is_due(self) -> bool:
+        """Whether the last checkpoint is old enough for a new one."""
+        return time.perf_counter() - self._saved_at >= self._checkpoint_seconds
+
+    def stage(self) -> Callable[[], None]:
+        """Writes a checkpoint that takes its place when the function is called, unless the last one is of this step."""
+        if self._loop.step == self._saved_step:
+            return lambda: None
+        self._saved_step, self._saved_at = self._loop.step, time.perf_counter()
+        return stage_loop(self._loop, self._directory.checkpoint, self._wall_time())
 
     def summarise(self, status: str, **more: Any) -> dict[str, Any]:
         """Writes the summary, and returns it."""
         returns = [float(row["eval_return_mean"]) for row in self._directory.rows()]
+        returns = [value for value in returns if not np.isnan(value)]  # rows without an evaluation
         summary = {
             "status": status,
             "steps": self._loop.step,

@@ -6,7 +6,8 @@ import pytest
 
 from paramnoise.agents import dqn
 from paramnoise.agents.learner import Transition
-from paramnoise.networks import QNetwork
+from paramnoise.networks import PixelQNetwork, QNetwork
+from paramnoise.validation import UsageError
 
 # Without hidden layers Q(s) = W s + b, so that every number below can be checked by hand.
 WEIGHTS = jnp.array([[1.0, 0.0], [0.0, 2.0]])
@@ -95,3 +96,54 @@ def test_the_policy_is_the_head_that_acts(policy_head):
     acting = state.network.policy if policy_head else state.network.q
     obs = jnp.arange(3.0)
     np.testing.assert_array_equal(learner.policy(state)(obs), acting(obs))
+
+
+@pytest.mark.parametrize(
+    ("reward", "target"),
+    [(0.5, 0.5), (7.0, 1.0), (-3.0, -1.0)],
+)
+def test_rewards_are_clipped_for_learning_on_request(reward, target):
+    ended = transition(action=0, reward=reward, terminated=True)  # Q(s, 0) = 1, and nothing follows
+
+    def q_loss(**settings):
+        return dqn.losses(dqn.DQNConfig(**settings), linear_network(WEIGHTS), linear_network(WEIGHTS), ended)["q_loss"]
+
+    huber = lambda error: 0.5 * error**2 if abs(error) <= 1 else abs(error) - 0.5  # noqa: E731
+    np.testing.assert_allclose(q_loss(clip_rewards=True), huber(1.0 - target), rtol=1e-6)
+    np.testing.assert_allclose(q_loss(), huber(1.0 - reward), rtol=1e-6)
+
+
+def one_pixel_network():
+    """Two features of a stack of single pixels: the third frame and the last; linear heads."""
+    network = PixelQNetwork((4, 1, 1), ((2, 1, 1),), (), 2, key=jax.random.key(0), policy_head=True)
+    places = lambda net: [  # noqa: E731
+        part
+        for layer in (net.convolutions.layers[0], net.q.layers[0], net.policy.layers[0])
+        for part in (layer.weight, layer.bias)
+    ]
+    convolution = jnp.array([[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    policy_weights = jnp.array([[0.0, 0.0], [1.0, 0.0]])
+    nothing = jnp.zeros(2)
+    return eqx.tree_at(places, network, [convolution, nothing, WEIGHTS, nothing, policy_weights, nothing])
+
+
+def test_the_losses_on_pixels_are_those_by_hand():
+    stack = lambda *pixels: jnp.array(pixels, jnp.uint8)[:, None, None]  # noqa: E731
+    seen = transition()._replace(obs=stack(9, 9, 51, 255), next_obs=stack(9, 51, 255, 102))
+    network = one_pixel_network()
+    terms = dqn.losses(dqn.DQNConfig(gamma=0.5), network, network, seen)
+    # Features (0.2, 1), then (1, 0.4): Q(s) = (0.2, 2), so action 1 is greedy; Q(s') = (1, 0.8).
+    np.testing.assert_allclose(terms["q_loss"], 0.5 * (0.5 + 0.5 * 1.0 - 0.2) ** 2, rtol=1e-5)
+    np.testing.assert_allclose(terms["policy_loss"], np.log(1 + np.exp(-0.2)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("convolutions", [(), ((32, 8, 3),), ((0, 8, 4),), ((32, 8, 4), (64, 4)), ((32, 2, 4),)])
+def test_convolutions_that_make_no_sense_are_refused(convolutions):
+    with pytest.raises(UsageError, match="convolutions must be"):
+        dqn.DQNConfig(convolutions=convolutions)
+
+
+def test_frames_too_small_for_the_convolutions_are_refused():
+    with pytest.raises(UsageError, match=r"frames of \(35, 84\) are too small"):
+        dqn.make(dqn.DQNConfig(), (4, 35, 84), 2)
+    assert dqn.make(dqn.DQNConfig(), (4, 36, 36), 2)

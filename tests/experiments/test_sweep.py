@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import pytest
 
 from paramnoise.experiments.sweep import Event, Line, cores, run_all
@@ -128,3 +129,17 @@ def test_without_tasks_nothing_happens(tmp_path):
 
 def test_there_is_at_least_one_core():
     assert 1 <= cores() <= (os.cpu_count() or 1)
+
+
+def tell_place(task: Task, line: Line) -> bool:
+    """Notes on how many cores the process may run, and what it computes on."""
+    (task.folder / task.name).write_text(f"{cores()} {jax.config.jax_platforms}")
+    return True
+
+
+@pytest.mark.parametrize("whole_machine", [True, False])
+def test_a_worker_has_one_core_and_no_accelerator_or_the_whole_machine(tmp_path, monkeypatch, whole_machine):
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    task = Task(tmp_path, "place")
+    list(run_all(tell_place, [task], 1, StopFlag(), tmp_path / "log", whole_machine=whole_machine))
+    assert (tmp_path / "place").read_text() == (f"{cores()} None" if whole_machine else "1 cpu")

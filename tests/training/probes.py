@@ -63,3 +63,35 @@ class ScriptedEnv(gym.Env):
 
     def _obs(self):
         return np.array([self.episode, self.time], np.float32)
+
+
+class Halves(gym.Env):
+    """Shows one bright half, drawn anew at each step; its side is the action that goes on, the other ends the game.
+
+    Going on is worth 3, which clipping makes 1; so without the time limit, which truncates, the value of the right
+    action is 1 / (1 - gamma) for a learner that clips, and of the wrong one 0.
+    """
+
+    observation_space = gym.spaces.Box(0, 255, (12, 12), np.uint8)
+    action_space = gym.spaces.Discrete(2)
+    reward = 3.0
+
+    def __init__(self, time_limit: int = 4):
+        self.time_limit = time_limit
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._image(), {}
+
+    def step(self, action):
+        is_right = action == self.side
+        self.time += 1
+        image = self._image()
+        return image, self.reward * is_right, not is_right, self.time >= self.time_limit, {}
+
+    def _image(self):
+        self.side = int(self.np_random.integers(2))
+        image = np.zeros((12, 12), np.uint8)
+        image[:, 6 * self.side : 6 * self.side + 6] = 200
+        return image

@@ -1,27 +1,11 @@
 """DDPG compiles while it warms up, and never again."""
 
 import gymnasium as gym
-import jax
-import pytest
 
 from paramnoise.agents import DDPGConfig
 from paramnoise.exploration import ParameterNoise
 from paramnoise.training.config import RunConfig
 from paramnoise.training.run import build_loop
-
-
-@pytest.fixture
-def compiled():
-    """The events of compilation from now on."""
-    names: list[str] = []
-
-    def note(name: str, *_: object, **__: object) -> None:
-        if "/compile/" in name:
-            names.append(name)
-
-    jax.monitoring.register_event_duration_secs_listener(note)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(note)
 
 
 def test_ddpg_compiles_nothing_after_warm_up(compiled):

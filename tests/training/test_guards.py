@@ -78,8 +78,8 @@ def test_an_agent_with_an_infinite_weight_is_not_saved_over_a_good_one(tmp_path)
 
 def test_checkpoints_are_written_when_they_are_due_and_at_the_end(tmp_path, monkeypatch):
     saved = []
-    save = runs.save_loop
-    monkeypatch.setattr(runs, "save_loop", lambda loop, *args: (saved.append(loop.step), save(loop, *args)))
+    stage = runs.stage_loop
+    monkeypatch.setattr(runs, "stage_loop", lambda loop, *args: (saved.append(loop.step), stage(loop, *args))[1])
     runs.run(CONFIG, tmp_path / "rarely", checkpoint_seconds=1_000)
     assert saved == [120]
     saved.clear()

@@ -1,0 +1,186 @@
+"""DQN on pixels: environment steps per second of ours and of Stable-Baselines3, training alike on an Atari game.
+
+Run it with `make bench`. All have the Nature network, batches of 32, one train step for every four environment steps
+and a replay of the same size. Stable-Baselines3 steps as many environments, in its own vector of them, and takes two
+train steps after every eight environment steps; ours overlaps both. Ours with parameter noise has a second head, layer
+norm, and a network of its own for every environment. Without Stable-Baselines3 (a machine with a GPU may lack PyTorch)
+the others are measured alone.
+"""
+
+import dataclasses
+import importlib.util
+import os
+import statistics
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tyro
+from contenders import NEVER
+from harness import Contender, Plan, Window, core_settings, measure, rate_table, ratio_table, show
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+LEARNING_STARTS = 1_000
+HEADS = (16, 64, 256)
+EVERY = 4
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Measures DQN on pixels against its peer."""
+
+    game: str = "Pong"
+    """The Atari game."""
+    num_envs: int = 8
+    """Environments side by side; 64 is a better number with a GPU."""
+    buffer_size: int = 20_000
+    """Transitions in replay."""
+    steps: int = 800
+    """Environment steps of a window."""
+    repeats: int = 5
+    """Windows of each contender."""
+    all_cores_only: bool = False
+    """Do not measure on one core as well."""
+
+
+def ours(settings: Settings, exploration: str, policy_head: bool) -> Window:
+    """Training by this package, without evaluations."""
+    import jax
+
+    from paramnoise.presets import make_config
+    from paramnoise.training.run import make_loop
+
+    sizes: Any = {"buffer_size": settings.buffer_size, "learning_starts": LEARNING_STARTS, "policy_head": policy_head}
+    config = make_config(
+        "dqn", settings.game, exploration=exploration, agent=sizes, num_envs=settings.num_envs, log_every=None
+    )
+    loop = make_loop(config, settings.game)
+
+    def window(steps: int) -> int:
+        first = loop.step
+        stop_at = first + steps
+        for _ in loop.run(NEVER, eval_every=NEVER, eval_episodes=1, should_stop=lambda: loop.step >= stop_at):
+            pass
+        jax.block_until_ready(jax.tree.leaves(loop.state.learner))
+        return loop.step - first
+
+    return window
+
+
+def stable_baselines3(settings: Settings) -> Window:
+    """DQN of Stable-Baselines3, on PyTorch."""
+    import ale_py
+    import gymnasium as gym
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    gym.register_envs(ale_py)
+    envs = make_atari_env(f"{settings.game}NoFrameskip-v4", n_envs=settings.num_envs, seed=0)
+    model = DQN(
+        "CnnPolicy",
+        VecFrameStack(envs, 4),
+        learning_rate=1e-4,
+        buffer_size=settings.buffer_size,
+        learning_starts=LEARNING_STARTS,
+        batch_size=32,
+        train_freq=1,
+        gradient_steps=settings.num_envs // EVERY,
+        target_update_interval=10_000,
+        exploration_initial_eps=0.1,
+        exploration_final_eps=0.1,
+        seed=0,
+    )
+
+    def window(steps: int) -> int:
+        first = model.num_timesteps
+        model.learn(steps, reset_num_timesteps=False)
+        return model.num_timesteps - first
+
+    return window
+
+
+def emulator(settings: Settings) -> Window:
+    """Random actions and no agent: what an agent that costs nothing would reach."""
+    from paramnoise.envs.atari import AtariFrames
+
+    envs = AtariFrames(settings.game, settings.num_envs, 0)
+    envs.restart()
+    random = np.random.default_rng(0)
+
+    def window(steps: int) -> int:
+        rounds = -(-steps // settings.num_envs)
+        for _ in range(rounds):
+            envs.step(random.integers(0, envs.num_actions, settings.num_envs))
+        return rounds * settings.num_envs
+
+    return window
+
+
+def acting_table(repeats: int = 30) -> Table:
+    """Milliseconds to choose the actions of several environments, with one head for all and with a head for each."""
+    import jax
+    import jax.numpy as jnp
+
+    from paramnoise.agents import DQNConfig, dqn
+    from paramnoise.exploration import EpsilonGreedy, ParameterNoise
+
+    learner = dqn.make(DQNConfig(hidden_sizes=(512,), policy_head=True), (4, 84, 84), 6)
+    policy = learner.policy(jax.jit(learner.init)(jax.random.key(0)))
+    table = Table("environments", "one head, ms", "own heads, ms", "ratio", box=box.MARKDOWN)
+    for num_envs in HEADS:
+        obs = jnp.asarray(np.random.default_rng(0).integers(0, 255, (num_envs, 4, 84, 84), np.uint8))
+        acts = [_act(exploration, policy, obs) for exploration in (EpsilonGreedy(), ParameterNoise(epsilon=0.01))]
+        times: list[list[float]] = [[], []]
+        for _ in range(repeats):
+            for act, taken in zip(acts, times, strict=True):
+                started = time.perf_counter()
+                act()
+                taken.append(1_000 * (time.perf_counter() - started))
+        one, own = map(statistics.median, times)
+        table.add_row(str(num_envs), f"{one:.2f}", f"{own:.2f}", f"{own / one:.2f}")
+    return table
+
+
+def _act(exploration: Any, policy: Any, obs: Any) -> Any:
+    """A compiled call that chooses actions, warmed up."""
+    import jax
+
+    leaves, structure = jax.tree.flatten((jax.jit(exploration.init)(policy, obs), policy))
+
+    @jax.jit
+    def choose(leaves: Any, key: Any, obs: Any, step: Any) -> Any:
+        return exploration.act(key, *jax.tree.unflatten(structure, leaves), obs, step)[1]
+
+    key = jax.random.key(1)
+    act = lambda: np.asarray(choose(leaves, key, obs, np.int32(5)))  # noqa: E731
+    act()
+    return act
+
+
+def main(settings: Settings) -> None:
+    """Measures all contenders in turn and prints rates and ratios, then the cost of own heads."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    contenders: dict[str, Contender] = {
+        "ours, parameter noise, two heads": partial(ours, settings, "parameter", True),
+        "ours, epsilon-greedy": partial(ours, settings, "epsilon-greedy", False),
+        "emulator alone": partial(emulator, settings),
+    }
+    peer = "Stable-Baselines3, epsilon-greedy"
+    if importlib.util.find_spec("stable_baselines3"):
+        contenders[peer] = partial(stable_baselines3, settings)
+    warm_up = LEARNING_STARTS + 20 * settings.num_envs
+    plan = Plan(settings.steps, warm_up, settings.repeats)
+    cores = dict(list(core_settings().items())[: 1 if settings.all_cores_only else None])
+    rates = {name: measure(contenders, plan, chosen) for name, chosen in cores.items()}
+    noisy, plain, limit, *peers = contenders
+    ratios = [(one, other) for other in (*peers, limit) for one in (noisy, plain)] + [(noisy, plain)]
+    show(f"DQN on {settings.game}", [rate_table(rates), ratio_table(rates, ratios)], plan)
+    Console(width=140).print(acting_table())
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Settings))
