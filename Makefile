@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/.ready
+RAY := .venv-ray
+RAY_READY := $(RAY)/.ready
 
 export JAX_PLATFORMS ?= cpu
 # Compiled programs are kept between runs of the tests: JAX compiles slowly and runs fast.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/xla
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 
-.PHONY: demo test test-slow lint format bench chain clean
+.PHONY: demo test test-slow test-ray lint format bench bench-scaling chain clean
 
 demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped DQN and epsilon-greedy
 	$(BIN)/paramnoise reproduce chain --scale small --out demo
@@ -21,6 +23,9 @@ test: $(READY)  ## the whole suite but the slow checks
 
 test-slow: $(READY)  ## the checks that take minutes
 	$(BIN)/pytest -n 2 --dist loadfile -m slow
+
+test-ray: $(RAY_READY)  ## the checks on small local Ray clusters, with the extra in an environment of its own
+	$(RAY)/bin/pytest -m ray
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -37,6 +42,9 @@ bench: $(BENCH_READY)  ## steps per second of the loops, and of the agents again
 	$(BENCH)/bin/python benchmarks/trpo.py
 	$(BENCH)/bin/python benchmarks/atari.py
 
+bench-scaling: $(RAY_READY)  ## what more workers bring, to ES and to a sweep
+	$(RAY)/bin/python benchmarks/scaling.py
+
 chain: $(READY)  ## the paper's chain figure, all of it
 	$(BIN)/paramnoise reproduce chain --scale paper --out results
 
@@ -52,5 +60,10 @@ $(BENCH_READY): pyproject.toml constraints.txt benchmarks/constraints.txt
 		--constraint benchmarks/constraints.txt --editable '.[bench]'
 	touch $(BENCH_READY)
 
+$(RAY_READY): pyproject.toml constraints.txt
+	test -x $(RAY)/bin/python || $(PYTHON) -m venv $(RAY)
+	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,ray]'
+	touch $(RAY_READY)
+
 clean:
-	rm -rf $(VENV) $(BENCH) .cache .pytest_cache .mypy_cache .ruff_cache demo runs
+	rm -rf $(VENV) $(BENCH) $(RAY) .cache .pytest_cache .mypy_cache .ruff_cache demo runs

@@ -19,6 +19,7 @@ from paramnoise import commands, reproduce, reproduce_atari
 from paramnoise.agents import ALGORITHMS, Algorithm
 from paramnoise.experiments.atari import ATARI
 from paramnoise.experiments.chain import CHAIN
+from paramnoise.experiments.engine import Engine
 from paramnoise.experiments.learning_curves import FIGURES, CurveFigure
 from paramnoise.presets import preset
 from paramnoise.training.config import RunConfig
@@ -81,17 +82,21 @@ class Reproduce:
     envs: tuple[str, ...] = ()
     """Tasks, by id or short name, in place of the scale's; any id of Gymnasium's works."""
     explorations: tuple[str, ...] = ()
-    """Some of the figure's explorations; all by default."""
+    """Some of the figure's explorations, or agents in a figure that compares agents; all by default."""
     seeds: int | None = None
     """Seeds per task and exploration, in place of the scale's."""
     steps: int | None = None
-    """Environment steps of a run, in place of the scale's."""
+    """Environment steps of a run, in place of the scale's; ES gets 25 times as many in the figure es."""
     eval_every: int | None = None
     """Environment steps between noise-free evaluations, in place of the scale's."""
     eval_episodes: int | None = None
     """Episodes of an evaluation, in place of the scale's."""
     workers: int | None = None
-    """Processes side by side, one core each; by default one per core."""
+    """Runs side by side, one core each; by default one per core, or per CPU of the Ray cluster."""
+    engine: Literal["local", "ray"] = "local"
+    """Processes of this machine, or tasks on a Ray cluster whose nodes share --out."""
+    ray_address: str | None = None
+    """The Ray cluster to join, such as auto or HOST:PORT; by default one is started on this machine."""
     out: Path = Path("runs")
     """Where runs, results.csv and the figure are kept."""
 
@@ -117,6 +122,8 @@ def reproduce_chain(
     seeds: int | None = None,
     episodes: int | None = None,
     workers: int | None = None,
+    engine: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
     out: Path = Path("runs"),
 ) -> Command:
     """Reproduce the chain figure: episodes until solved, against the chain's length, for three explorations.
@@ -127,10 +134,17 @@ def reproduce_chain(
         explorations: some of parameter, bootstrap, epsilon-greedy; all by default.
         seeds: seeds per cell, in place of the scale's.
         episodes: episodes after which an unsolved run ends, in place of the scale's.
-        workers: processes side by side; by default one per core.
+        workers: cells side by side; by default one per core, or per CPU of the Ray cluster.
+        engine: processes of this machine, or tasks on a Ray cluster whose nodes share --out.
+        ray_address: the Ray cluster to join, such as auto or HOST:PORT; by default one is started on this machine.
         out: where runs, results.csv and the figure are kept.
     """
-    return lambda: reproduce.chain(scale, lengths, explorations, seeds, episodes, workers, out)
+
+    def command() -> int:
+        where = Engine(name=engine, workers=workers, ray_address=ray_address)
+        return reproduce.chain(scale, lengths, explorations, seeds, episodes, where, out)
+
+    return command
 
 
 def plot_chain(out: Path = Path("runs")) -> Command:
@@ -231,10 +245,8 @@ def _reproduce_command(figure: CurveFigure) -> Callable[..., Command]:
     def reproduce_curves(args: Annotated[Reproduce, tyro.conf.arg(name="")] = Reproduce()) -> Command:  # noqa: B008
         return lambda: reproduce.curves(figure, args)
 
-    explorations = ", ".join(method.exploration for method in figure.methods)
-    reproduce_curves.__doc__ = (
-        f"Reproduce {figure.paper}: learning curves, a panel per task. Explorations: {explorations}."
-    )
+    shown = "steps until a return is reached" if figure.thresholds else "learning curves, a panel per task"
+    reproduce_curves.__doc__ = f"Reproduce {figure.paper}: {shown}. Explorations: {', '.join(figure.by_name)}."
     return reproduce_curves
 
 

@@ -12,11 +12,12 @@ import gymnasium as gym
 import jax
 
 from paramnoise import api
-from paramnoise.agents import Algorithm
+from paramnoise.agents import Algorithm, ESConfig
 from paramnoise.envs import OURS
 from paramnoise.envs.atari import GAMES
 from paramnoise.presets import Preset, make_config, preset
 from paramnoise.training.config import RunConfig
+from paramnoise.training.ray_cluster import connect
 from paramnoise.training.run import run
 from paramnoise.validation import UsageError, require
 from paramnoise.video import check_path
@@ -49,6 +50,8 @@ def train(algorithm: Algorithm, args: Any) -> int:
     path = args.run_dir or _default_run_dir(config, args.resume)
     use_compilation_cache()
     use_one_thread()
+    if isinstance(config.agent, ESConfig) and config.agent.engine == "ray":
+        connect(config.agent.ray_address, config.agent.workers)  # an error before anything is written
     summary = run(
         config,
         path,

@@ -14,12 +14,12 @@ from paramnoise.agents import ALGORITHMS
 from paramnoise.commands import INTERRUPTED, use_compilation_cache
 from paramnoise.envs import env_factory
 from paramnoise.experiments import chain as chain_figure
-from paramnoise.experiments import learning_curves
+from paramnoise.experiments import curve_summary, learning_curves, sample_efficiency
 from paramnoise.experiments.chain import CHAIN, Cell
 from paramnoise.experiments.curve_results import Point, read_results, write_results
-from paramnoise.experiments.curve_summary import report
+from paramnoise.experiments.engine import Engine
 from paramnoise.experiments.learning_curves import CurveFigure, CurveRun
-from paramnoise.experiments.sweep import Line, cores, run_all
+from paramnoise.experiments.sweep import Line
 from paramnoise.experiments.sweep_display import SweepDisplay, sweep_display
 from paramnoise.training.display import StopFlag, bar, stop_on_signals
 from paramnoise.validation import UsageError, choose, require
@@ -39,7 +39,7 @@ def chain(
     explorations: Sequence[str],
     seeds: int | None,
     episodes: int | None,
-    workers: int | None,
+    engine: Engine,
     out: Path,
 ) -> int:
     """`paramnoise reproduce chain`."""
@@ -48,13 +48,13 @@ def chain(
     chosen = [choose("exploration", name, methods) for name in dict.fromkeys(explorations)] or list(CHAIN.methods)
     seeds = size.seeds if seeds is None else seeds
     episodes = size.episodes if episodes is None else episodes
-    workers = cores() if workers is None else workers
-    for name, value in (("seeds", seeds), ("episodes", episodes), ("workers", workers)):
+    out = engine.place(out)
+    for name, value in (("seeds", seeds), ("episodes", episodes)):
         require(value >= 1, name, value, "at least 1")
     grid = chain_figure.cells(sorted(set(lengths)) or size.lengths, chosen, seeds, episodes)
     for cell in grid:
         cell.config(0)  # a length that cannot be is an error before anything runs
-    status = _run_cells(grid, out, workers)
+    status = _run_cells(grid, out, engine)
     outcomes = chain_figure.collect(grid, out)
     if not outcomes:
         print("no run has finished yet")
@@ -79,21 +79,21 @@ def plot_chain(out: Path) -> int:
 
 def curves(figure: CurveFigure, args: Any) -> int:
     """`paramnoise reproduce` of a figure of learning curves; `args` is `cli.Reproduce`."""
-    workers = cores() if args.workers is None else args.workers
-    require(workers >= 1, "workers", workers, "at least 1")
-    runs = _asked_for(figure, args)
+    engine = Engine(name=args.engine, workers=args.workers, ray_address=args.ray_address)
+    out = engine.place(args.out)
+    runs = _asked_for(figure, args, out)
     for each in runs:
         each.check()
     todo = learning_curves.in_order(each for each in runs if not each.is_finished())
     _check_envs(todo)
-    status = _run_curves(figure, runs, todo, workers)
+    status = _run_curves(figure, runs, todo, engine)
     points = [point for each in runs for point in each.curve()]
     if not points:
         print("no run has a result yet")
         return status
-    path = args.out / figure.name / "results.csv"
+    path = out / figure.name / "results.csv"
     write_results(points, path)
-    report(points, path.with_name(SUMMARY))
+    _report(figure, points, path.with_name(SUMMARY))
     if unfinished := sum(not each.is_finished() for each in runs):
         print(f"{unfinished} of {len(runs)} runs are not finished; the results hold what there is of them")
     print(path)
@@ -104,7 +104,7 @@ def curves(figure: CurveFigure, args: Any) -> int:
     return status
 
 
-def _asked_for(figure: CurveFigure, args: Any) -> list[CurveRun]:
+def _asked_for(figure: CurveFigure, args: Any, out: Path) -> list[CurveRun]:
     """The runs of a scale of the figure, with what the arguments put in its place."""
     changes: dict[str, Any] = {}
     for name in ("seeds", "steps", "eval_every", "eval_episodes"):
@@ -113,23 +113,31 @@ def _asked_for(figure: CurveFigure, args: Any) -> list[CurveRun]:
             changes[name] = value
     if args.envs:
         changes["envs"] = tuple(dict.fromkeys(learning_curves.find_env(name) for name in args.envs))
-    methods = {method.exploration: method for method in figure.methods}
-    chosen = [choose("exploration", name, methods) for name in dict.fromkeys(args.explorations)] or figure.methods
-    return learning_curves.grid(figure, dataclasses.replace(figure.scales[args.scale], **changes), chosen, args.out)
+    names = dict.fromkeys(args.explorations)
+    chosen = [choose("exploration", name, figure.by_name) for name in names] or figure.methods
+    return learning_curves.grid(figure, dataclasses.replace(figure.scales[args.scale], **changes), chosen, out)
 
 
 def plot_curves(figure: CurveFigure, out: Path) -> int:
     """`paramnoise plot` of a figure of learning curves."""
     path = results_of(figure.name, out)
     points = read_results(path)
-    report(points, path.with_name(SUMMARY))
+    _report(figure, points, path.with_name(SUMMARY))
     _draw_curves(figure, points, path.parent)
     return 0
 
 
+def _report(figure: CurveFigure, points: list[Point], path: Path) -> None:
+    """Prints what the points come to, and writes it to `path`."""
+    if figure.thresholds:
+        sample_efficiency.report(points, figure.thresholds, path)
+    else:
+        curve_summary.report(points, path)
+
+
 def _check_envs(runs: Sequence[CurveRun]) -> None:
     """Raises UsageError if an environment cannot be made, or its actions do not fit, before anything runs."""
-    for config in {each.config.env: each.config for each in runs}.values():
+    for config in {(each.config.env, each.config.algorithm): each.config for each in runs}.values():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Gymnasium warns of every version but the newest
             env = env_factory(config.env, config.env_kwargs)()
@@ -138,16 +146,17 @@ def _check_envs(runs: Sequence[CurveRun]) -> None:
         env.close()
 
 
-def _run_curves(figure: CurveFigure, runs: Sequence[CurveRun], todo: Sequence[CurveRun], workers: int) -> int:
+def _run_curves(figure: CurveFigure, runs: Sequence[CurveRun], todo: Sequence[CurveRun], engine: Engine) -> int:
     """Runs what is not finished; returns the exit status. results.csv grows with every run that ends."""
     done = len(runs) - len(todo)
-    print(f"{figure.paper} ({figure.name}): {len(runs)} runs, {done} on disk, {workers} workers", flush=True)
+    print(f"{figure.paper} ({figure.name}): {len(runs)} runs, {done} on disk, {engine}", flush=True)
     if not todo:
         return 0
     directory = todo[0].out / figure.name
     known = {each.name: each.curve() for each in runs}
+    run_all = engine.connect()
     with sweep_display(figure.name, runs, todo) as display, stop_on_signals() as stop:
-        for event in run_all(_train, todo, workers, stop, directory / LOG):
+        for event in run_all(_train, todo, stop=stop, log=directory / LOG):
             display.follow(event)
             if event.state in ("finished", "failed", "stopped"):
                 known[event.task.name] = event.task.curve()
@@ -174,10 +183,10 @@ def _train(each: CurveRun, line: Line) -> bool:
 
 
 def _draw_curves(figure: CurveFigure, points: list[Point], directory: Path) -> None:
-    from paramnoise.experiments.plots import plot_learning_curves
+    from paramnoise.experiments.plots import plot_learning_curves, plot_sample_efficiency
 
     path = directory / f"{figure.name}.png"
-    plot_learning_curves(figure, points, path)
+    (plot_sample_efficiency if figure.thresholds else plot_learning_curves)(figure, points, path)
     print(path)
 
 
@@ -203,18 +212,21 @@ def results_of(name: str, out: Path) -> Path:
     return path
 
 
-def _run_cells(grid: list[Cell], out: Path, workers: int) -> int:
+def _run_cells(grid: list[Cell], out: Path, engine: Engine) -> int:
     """Runs what is not on disk yet; returns the exit status."""
     total = len(grid)
     todo = [cell for cell in grid if not all(cell.outcome(out, seed) for seed in cell.seeds)]
-    print(f"{CHAIN.paper} ({CHAIN.name}): {total} cells, {total - len(todo)} on disk, {workers} workers", flush=True)
+    print(f"{CHAIN.paper} ({CHAIN.name}): {total} cells, {total - len(todo)} on disk, {engine}", flush=True)
+    if not todo:
+        return 0
     failed = 0
     work = _CellWork(out)
     log = out / CHAIN.name / LOG
+    run_all = engine.connect()
     with bar(total, CHAIN.name, "cells") as shown, stop_on_signals() as stop:
         done = total - len(todo)
         shown.advance_to(done)
-        for cell, state, error in run_all(work, todo, workers, stop, log):
+        for cell, state, error in run_all(work, todo, stop=stop, log=log):
             if state not in ("finished", "failed"):
                 continue
             done += 1

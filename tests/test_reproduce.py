@@ -146,6 +146,37 @@ def test_the_figure_is_drawn_again_from_the_results_alone(undisturbed, tmp_path)
     assert (tmp_path / "ddpg-sparse/ddpg-sparse.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_steps_until_a_return_is_reached_come_from_the_results_alone(tmp_path):
+    (tmp_path / "es").mkdir()
+    curves = [("es", "none", 90_000, 990.0), ("ddpg", "parameter", 15_000, 1000.0), ("trpo", "parameter", 20_000, 80.0)]
+    rows = [
+        f"InvertedPendulum-v4,{agent},{kind},0,{times * step},{value}"
+        for agent, kind, step, value in curves
+        for times in (1, 2, 3)
+    ]
+    (tmp_path / "es/results.csv").write_text("\n".join(["env,algorithm,exploration,seed,step,return", *rows, ""]))
+    status, printed = call(f"plot es --out {tmp_path}")
+    assert status == 0
+    assert "not within 60,000" in printed
+    assert {file.name for file in (tmp_path / "es").iterdir()} == {
+        "results.csv",
+        "thresholds.csv",
+        "summary.csv",
+        "es.png",
+    }
+    summary = list(csv.DictReader((tmp_path / "es/summary.csv").read_text().splitlines()))
+    assert [(row["algorithm"], row["ratio"], row["is_bound"]) for row in summary] == [
+        ("es", "1.0", "False"),
+        ("ddpg", "6.0", "False"),
+        ("trpo", "1.5", "True"),
+    ]
+
+
+def test_agents_of_the_comparison_are_chosen_by_name(capsys):
+    assert main(["reproduce", "es", "--explorations", "parameter"]) == 2
+    assert "choose from es, ddpg, trpo" in capsys.readouterr().err
+
+
 def test_without_matplotlib_results_are_written_and_no_figure(undisturbed, monkeypatch, capsys):
     out, _ = undisturbed
     whole = results(out)

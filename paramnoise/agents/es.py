@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,7 +22,7 @@ from paramnoise import normalisation
 from paramnoise.networks import MLP
 from paramnoise.normalisation import Normaliser
 from paramnoise.policies import DeterministicPolicy, GreedyPolicy
-from paramnoise.validation import require
+from paramnoise.validation import UsageError, require
 
 TABLE_SEED = 123
 """The noise table is the same in every run and process; a run's seed decides where in it a perturbation starts."""
@@ -60,6 +60,10 @@ class ESConfig:
     """Numbers in the table of noise, 4 bytes each, in every process."""
     workers: int = 1
     """Processes that evaluate members, num_envs at a time each; 1: no process but this. It changes no result."""
+    engine: Literal["local", "ray"] = "local"
+    """Where the workers are: processes of this machine, or actors of a Ray cluster. It changes no result."""
+    ray_address: str | None = None
+    """The address of the Ray cluster, such as auto or HOST:PORT; None: one on this machine, which ends with the run."""
 
     def __post_init__(self) -> None:
         require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all at least 1")
@@ -69,6 +73,9 @@ class ESConfig:
             require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
         for name in ("l2", "action_noise"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        require(self.engine in ("local", "ray"), "engine", repr(self.engine), "'local' or 'ray'")
+        if self.ray_address is not None and self.engine != "ray":
+            raise UsageError(f"ray_address {self.ray_address!r} needs the engine 'ray', not {self.engine!r}")
 
     @property
     def members(self) -> int:

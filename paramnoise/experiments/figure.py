@@ -24,3 +24,13 @@ class Figure(Generic[Scale]):
     methods: tuple[Method, ...]
     scales: dict[str, Scale]
     """How much of it to run, by the names smoke, small and paper."""
+
+    def name_of(self, algorithm: str, exploration: str) -> str:
+        """What a method is called in paths and tables: its exploration, or its agent where a figure compares agents."""
+        explorations = [method.exploration for method in self.methods]
+        return exploration if len(set(explorations)) == len(explorations) else algorithm
+
+    @property
+    def by_name(self) -> dict[str, Method]:
+        """The methods by what they are called."""
+        return {self.name_of(method.algorithm, method.exploration): method for method in self.methods}

@@ -1,12 +1,12 @@
-"""Figures of learning curves: noise-free return against environment steps, per task and exploration.
+"""Figures of learning curves: noise-free return against environment steps, per task and exploration or agent.
 
-A figure is a few lines of data. Its runs are ordinary run directories, OUT/FIGURE/ENV/EXPLORATION/seed-S, each of one
-config and one seed; a finished one is never run again.
+A figure is a few lines of data. Its runs are ordinary run directories, OUT/FIGURE/ENV/METHOD/seed-S, each of one config
+and one seed; a finished one is never run again.
 """
 
 import dataclasses
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ class CurveScale:
     seeds: int
     """Seeds per task and exploration, from 0."""
     steps: int
-    """Environment steps of a run."""
+    """Environment steps of a run, times what the figure says of its agent."""
     eval_every: int = 10_000
     """Environment steps between noise-free evaluations."""
     eval_episodes: int = 20
@@ -42,10 +42,14 @@ class CurveScale:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CurveFigure(Figure[CurveScale]):
-    """A panel per task, a line per exploration."""
+    """A panel per task, a line per method."""
 
     steps_per_epoch: int = 10_000
     """Environment steps in one unit of the x axis."""
+    times: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """How many times the steps of a scale an agent gets; once unless it is named."""
+    thresholds: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
+    """Returns to be reached, by task; where there are any, the figure is about the steps that this takes."""
 
 
 def _scales(
@@ -69,6 +73,11 @@ TRPO = (
     Method("trpo", "none", "Action noise of the policy alone"),
     Method("trpo", "parameter", "Parameter noise"),
 )
+EFFICIENCY = (
+    Method("es", "none", "Evolution strategies"),
+    Method("ddpg", "parameter", "DDPG, parameter noise"),
+    Method("trpo", "parameter", "TRPO, parameter noise"),
+)
 DENSE = tuple(
     f"{name}-v4"
     for name in (
@@ -91,6 +100,14 @@ SPARSE = tuple(
         "SparseMountainCar",
     )
 )
+REACHED: dict[str, tuple[float, ...]] = {
+    "HalfCheetah-v4": (1_000.0, 2_000.0),
+    "Hopper-v4": (1_000.0,),
+    "InvertedPendulum-v4": (950.0,),
+    f"{OURS}SparseCartpoleSwingup-v0": (100.0, 400.0),
+    f"{OURS}SparseMountainCar-v0": (0.9,),
+}
+"""The returns that `reproduce es` waits for, each at some way to what its task allows; docs/experiments.md says why."""
 FIGURES: dict[str, CurveFigure] = {
     figure.name: figure
     for figure in (
@@ -120,6 +137,18 @@ FIGURES: dict[str, CurveFigure] = {
             scales=_scales(paper=SPARSE[2:], small=SPARSE[2:], smoke=(SPARSE[2], SPARSE[4]), smoke_steps=10_000),
             steps_per_epoch=5_000,
         ),
+        CurveFigure(
+            name="es",
+            paper="Section 4.3",
+            methods=EFFICIENCY,
+            scales={
+                "smoke": CurveScale(envs=(DENSE[-1],), seeds=1, steps=2_000, eval_every=1_000, eval_episodes=2),
+                "small": CurveScale(envs=tuple(REACHED), seeds=3, steps=200_000, eval_every=5_000, eval_episodes=10),
+                "paper": CurveScale(envs=tuple(REACHED), seeds=5, steps=1_000_000, eval_every=5_000, eval_episodes=10),
+            },
+            times={"es": 25},  # as much more as it had in the paper's comparison
+            thresholds=REACHED,
+        ),
     )
 }
 """Every figure of learning curves by its name on the command line."""
@@ -135,8 +164,9 @@ class CurveRun(NamedTuple):
     @property
     def name(self) -> str:
         """The run in a line of progress, and its directory below the figure's."""
-        env, seed = self.config.env.removeprefix(OURS), self.config.seed
-        return f"{env}/{self.config.exploration.kind}/seed-{seed}"
+        config = self.config
+        method = FIGURES[self.figure].name_of(config.algorithm, config.exploration.kind)
+        return f"{config.env.removeprefix(OURS)}/{method}/seed-{config.seed}"
 
     @property
     def directory(self) -> RunDirectory:
@@ -189,7 +219,7 @@ def grid(figure: CurveFigure, scale: CurveScale, methods: Sequence[Method], out:
                 env,
                 exploration=method.exploration,
                 seed=seed,
-                steps=scale.steps,
+                steps=scale.steps * figure.times.get(method.algorithm, 1),
                 eval_every=scale.eval_every,
                 eval_episodes=scale.eval_episodes,
             ),

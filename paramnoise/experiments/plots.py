@@ -1,11 +1,13 @@
 """The figures, drawn from results.csv alone."""
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
@@ -13,6 +15,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from paramnoise.experiments.chain import CHAIN, Outcome, medians
 from paramnoise.experiments.curve_results import Band, Point, bands
 from paramnoise.experiments.learning_curves import OURS, CurveFigure
+from paramnoise.experiments.sample_efficiency import Reach, aligned, reaches
 
 COLUMNS = 4
 """Panels side by side at the most."""
@@ -65,11 +68,7 @@ def plot_learning_curves(
     """Median return over seeds and its interquartile band against epochs, one panel per task."""
     lines = bands(points)
     envs = list(dict.fromkeys(env for env, _ in lines))
-    columns = min(COLUMNS, len(envs))
-    rows = -(-len(envs) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 3.4 * columns, 0.4 + 2.7 * rows), squeeze=False)
-    for axis in axes.flat[len(envs) :]:
-        axis.remove()
+    figure, axes = _panels(len(envs))
     for axis, env in zip(axes.flat, envs, strict=False):
         own = {exploration: line for (other, exploration), line in lines.items() if other == env}
         for colour, method in enumerate(drawn.methods):
@@ -80,13 +79,52 @@ def plot_learning_curves(
         axis.set_title(f"{env.removeprefix(OURS)} ({counted})", fontsize=10)
         axis.set_xlabel(x_label or f"epoch ({drawn.steps_per_epoch:,} steps)")
         axis.grid(color="0.93")
+    _finish(figure, axes, path, y_label)
+
+
+def plot_sample_efficiency(drawn: CurveFigure, points: list[Point], path: Path) -> None:
+    """As `plot_learning_curves`, against steps on a log axis; a dot on a dashed line is a seed that has reached it."""
+    envs = list(dict.fromkeys(point.env for point in points))
+    figure, axes = _panels(len(envs))
+    for axis, env in zip(axes.flat, envs, strict=False):
+        for colour, method in enumerate(drawn.methods):
+            own = [p for p in points if (p.env, p.algorithm, p.exploration) == (env, *method[:2])]
+            for line in bands(aligned(own)).values():
+                _draw_line(axis, line, 1, f"C{colour}", method.label)
+            _draw_reaches(axis, reaches(own, drawn.thresholds), f"C{colour}")
+        for threshold in drawn.thresholds.get(env, ()):
+            axis.axhline(threshold, color="0.4", linestyle="--", linewidth=0.8, zorder=1)
+        axis.set_xscale("log")
+        axis.set_title(env.removeprefix(OURS), fontsize=10)
+        axis.set_xlabel("environment steps")
+        axis.grid(color="0.93")
+    _finish(figure, axes, path)
+
+
+def _draw_reaches(axis: Axes, found: list[Reach], colour: str) -> None:
+    there = np.array([(reach.steps, reach.threshold) for reach in found if reach.steps is not None]).reshape(-1, 2)
+    axis.scatter(there[:, 0], there[:, 1], s=16, color=colour, edgecolors="white", linewidths=0.5, zorder=4)
+
+
+def _panels(count: int) -> tuple[MatplotlibFigure, Any]:
+    """A figure with so many panels, and its axes in rows and columns."""
+    columns = min(COLUMNS, count)
+    rows = -(-count // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 3.4 * columns, 0.4 + 2.7 * rows), squeeze=False)
+    for axis in axes.flat[count:]:
+        axis.remove()
+    return figure, axes
+
+
+def _finish(figure: MatplotlibFigure, axes: Any, path: Path, y_label: str = "noise-free return") -> None:
+    """Names what is shown, puts one legend below all panels, and writes the file."""
     for axis in axes[:, 0]:
         axis.set_ylabel(y_label)
     handles = {
         label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
-    legend_rows = -(-len(handles) // columns)
-    height = 0.15 + 0.18 * legend_rows  # inches
+    columns = axes.shape[1]
+    height = 0.15 + 0.18 * -(-len(handles) // columns)  # inches
     figure.set_figheight(figure.get_figheight() + height)
     figure.tight_layout(rect=(0, height / figure.get_figheight(), 1, 1))
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=columns, fontsize=8, frameon=False)

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import jax
 
@@ -34,8 +34,18 @@ class Event(NamedTuple):
     """What the work reported, or the one line that says why it failed."""
 
 
-class Line:
-    """A worker's line to the process that started it."""
+class Line(Protocol):
+    """What the work has of the process that started it."""
+
+    def should_stop(self) -> bool:
+        """Whether the work should end at the next clean place."""
+
+    def report(self, progress: Callable[[], Any]) -> None:
+        """Sends word of the work, if the last word is old enough."""
+
+
+class _Pipe:
+    """A worker process's line."""
 
     def __init__(self, connection: Connection):
         """Takes the worker's end of the pipe; SIGTERM asks the work to stop from now on."""
@@ -45,11 +55,9 @@ class Line:
         signal.signal(signal.SIGTERM, self._ask)
 
     def should_stop(self) -> bool:
-        """Whether the work should end at the next clean place."""
         return self._asked
 
     def report(self, progress: Callable[[], Any]) -> None:
-        """Sends word of the work, if the last word is old enough."""
         now = time.monotonic()
         if now - self._reported_at >= POLL_SECONDS:
             self._reported_at = now
@@ -162,25 +170,32 @@ class _Worker:
 def _serve(connection: Connection, work: Work, place: int | None, log: Path) -> None:
     """What a process does: one task after the other, until the pipe is closed; in its place, if it has one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
-    line = Line(connection)
+    line = _Pipe(connection)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     if place is not None and hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {allowed[place % len(allowed)]})
-    if place is not None and not os.environ.get("JAX_PLATFORMS"):
-        jax.config.update("jax_platforms", "cpu")  # many small processes do not share one accelerator well
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
+    prepare(log, on_cpu=place is not None)
     while not line.should_stop():
         try:
             task = connection.recv()
         except EOFError:
             return
-        connection.send(_attempt(work, task, line))
+        connection.send(attempt(work, task, line))
 
 
-def _attempt(work: Work, task: Any, line: Line) -> tuple[str, str | None]:
+def prepare(log: Path, *, on_cpu: bool = True) -> None:
+    """Makes this process a worker: it computes on the CPU unless told otherwise, and what it prints goes to the log."""
+    if on_cpu and not os.environ.get("JAX_PLATFORMS"):
+        jax.config.update("jax_platforms", "cpu")  # many small processes do not share one accelerator well
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)
+
+
+def attempt(work: Work, task: Any, line: Line) -> tuple[str, str | None]:
+    """Does a task; returns how it ended, and the one line that says why it failed."""
     try:
         return ("finished" if not line.should_stop() and work(task, line) else "stopped"), None
     except (UsageError, RunError) as error:

@@ -18,6 +18,7 @@ from paramnoise.training.core import INIT
 from paramnoise.training.evaluation import Evaluator, require_finite
 from paramnoise.training.member_pool import MemberPool
 from paramnoise.training.members import Broadcast, Episode, MemberEvaluator, Setting
+from paramnoise.training.ray_cluster import check_installed
 
 
 class PopulationState(NamedTuple):
@@ -48,9 +49,9 @@ class PopulationLoop:
             eval_max_steps: steps after which an episode is cut, be it of an evaluation or of a member.
         """
         self.learner, self.seed = learner, seed
-        setting = Setting(learner, make_env, seed, num_envs, eval_max_steps)
-        workers = learner.config.workers
-        self._members = MemberEvaluator(setting) if workers == 1 else MemberPool(setting, workers)
+        self._setting = Setting(learner, make_env, seed, num_envs, eval_max_steps)
+        # Where there is no cluster, what was trained on one can still be evaluated.
+        self._members: Any = None if learner.config.engine == "ray" else _members(self._setting)
         self._evaluator = Evaluator(make_env, eval_max_steps)
         self._update = jax.jit(learner.update)
         self.state = PopulationState(jax.jit(learner.init)(jax.random.fold_in(jax.random.PRNGKey(seed), INIT)))
@@ -111,7 +112,8 @@ class PopulationLoop:
 
     def close(self) -> None:
         """Closes all environments, and ends the workers."""
-        self._members.close()
+        if self._members is not None:
+            self._members.close()
         self._evaluator.close()
 
     def _evaluate_population(
@@ -124,6 +126,8 @@ class PopulationLoop:
         config = self.learner.config
         ended: list[Episode] = []
         step = self.step
+        if self._members is None:
+            self._members = _members(self._setting)
         evaluation = self._members.evaluate(broadcast, range(config.members * config.episodes_per_member))
         for episodes in evaluation:
             ended += episodes
@@ -164,6 +168,17 @@ class PopulationLoop:
         }
         self._returns, self._lengths, self._reports = [], [], []
         return row
+
+
+def _members(setting: Setting) -> Any:
+    """Who evaluates members: this process, worker processes, or Ray actors."""
+    config = setting.learner.config
+    if config.engine == "ray":
+        check_installed()
+        from paramnoise.training.ray_members import RayMemberPool
+
+        return RayMemberPool(setting, config.workers, config.ray_address)
+    return MemberEvaluator(setting) if config.workers == 1 else MemberPool(setting, config.workers)
 
 
 def observed(episodes: list[Episode]) -> Normaliser:

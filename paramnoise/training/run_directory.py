@@ -29,7 +29,7 @@ WALL_CLOCK_COLUMNS = ("steps_per_second", "wall_time")
 """The only columns in which two runs of one seed may differ."""
 
 
-MAY_DIFFER = ("steps", "agent.workers")
+MAY_DIFFER = ("steps", "agent.workers", "agent.engine", "agent.ray_address")
 """The fields of a config that a resumed run may change."""
 
 
@@ -52,7 +52,7 @@ class RunDirectory:
         """Raises UsageError if the run cannot have the directory.
 
         A directory with another config is never taken; one with the same config only with `resume`, and then `steps`
-        may differ, to go on for longer, as may the number of workers of ES, which changes no result.
+        may differ, to go on for longer, as may the number and place of ES's workers, which change no result.
         """
         if self.exists():
             held = self.config()

@@ -1,5 +1,6 @@
 import contextlib
 import signal
+import sys
 
 import equinox as eqx
 import jax
@@ -142,8 +143,25 @@ def test_an_interrupted_run_evaluates_its_generation_again_and_ends_as_the_unint
 def test_a_resumed_run_may_have_another_number_of_workers_but_no_other_setting(uninterrupted):
     directory = RunDirectory(uninterrupted)
     directory.check(config(workers=2, steps=400), resume=True)
+    directory.check(config(engine="ray", ray_address="auto"), resume=True)
     with pytest.raises(UsageError, match=r"another config \(agent.sigma differ\)"):
         directory.check(config(sigma=0.1), resume=True)
+
+
+def test_what_is_trained_on_a_cluster_is_evaluated_without_one(curve, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)  # cannot be imported
+    loop = loop_of(config(engine="ray", workers=2))
+    loop.restore(curve[1], {**loop.snapshot()[1], "step": np.array(360)})
+    there, here = loop.evaluate(2, seed=0), loop_of(config()).evaluate(2, seed=0)
+    loop.close()
+    assert there.shape == (2,)
+    assert (there != here).all()
+
+
+@pytest.mark.parametrize(("setting", "named"), [({"engine": "spark"}, "'spark'"), ({"ray_address": "auto"}, "'auto'")])
+def test_an_engine_that_cannot_be_is_refused(setting, named):
+    with pytest.raises(UsageError, match=named):
+        config(**setting)
 
 
 def test_an_update_that_is_not_finite_ends_the_run():
