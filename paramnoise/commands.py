@@ -14,7 +14,7 @@ import jax
 from paramnoise import api
 from paramnoise.agents import Algorithm, ESConfig
 from paramnoise.envs import OURS
-from paramnoise.envs.atari import GAMES
+from paramnoise.envs.atari import GAMES, is_atari
 from paramnoise.presets import Preset, make_config, preset
 from paramnoise.training.config import RunConfig
 from paramnoise.training.ray_cluster import connect
@@ -49,7 +49,8 @@ def train(algorithm: Algorithm, args: Any) -> int:
     )
     path = args.run_dir or _default_run_dir(config, args.resume)
     use_compilation_cache()
-    use_one_thread()
+    if algorithm.is_population or not is_atari(args.env):  # workers are how a population uses more cores
+        use_one_thread()
     if isinstance(config.agent, ESConfig) and config.agent.engine == "ray":
         connect(config.agent.ray_address, config.agent.workers)  # an error before anything is written
     summary = run(
@@ -118,7 +119,7 @@ def use_compilation_cache() -> None:
 def use_one_thread() -> None:
     """Gives XLA one thread on a CPU, unless PJRT_NPROC says otherwise; it is read when JAX first computes.
 
-    More threads slow networks of this size down, and take the core on which the environments could step meanwhile.
+    More threads slow small networks down, and take the core on which the environments could step meanwhile.
     """
     os.environ.setdefault("PJRT_NPROC", "1")
 

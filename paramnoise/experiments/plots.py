@@ -20,8 +20,6 @@ from paramnoise.experiments.sample_efficiency import Reach, aligned, reaches
 COLUMNS = 4
 """Panels side by side at the most."""
 SOLVED, UNSOLVED = "tab:green", "tab:blue"
-NOISE_FREE = "noise-free return"
-"""What most axes show."""
 
 
 def plot_chain(outcomes: list[Outcome], path: Path) -> None:
@@ -65,7 +63,7 @@ def plot_learning_curves(
     path: Path,
     *,
     x_label: str | None = None,
-    y_label: str = NOISE_FREE,
+    y_label: str = "noise-free return",
 ) -> None:
     """Median return over seeds and its interquartile band against epochs, one panel per task."""
     lines = bands(points)
@@ -100,7 +98,7 @@ def plot_sample_efficiency(drawn: CurveFigure, points: list[Point], path: Path) 
         axis.set_title(env.removeprefix(OURS), fontsize=10)
         axis.set_xlabel("environment steps")
         axis.grid(color="0.93")
-    _finish(figure, axes, path, NOISE_FREE)
+    _finish(figure, axes, path)
 
 
 def _draw_reaches(axis: Axes, found: list[Reach], colour: str) -> None:
@@ -118,7 +116,7 @@ def _panels(count: int) -> tuple[MatplotlibFigure, Any]:
     return figure, axes
 
 
-def _finish(figure: MatplotlibFigure, axes: Any, path: Path, y_label: str) -> None:
+def _finish(figure: MatplotlibFigure, axes: Any, path: Path, y_label: str = "noise-free return") -> None:
     """Names what is shown, puts one legend below all panels, and writes the file."""
     for axis in axes[:, 0]:
         axis.set_ylabel(y_label)

@@ -185,7 +185,7 @@ def _serve(connection: Connection, work: Work, place: int | None, log: Path) -> 
 
 
 def prepare(log: Path, *, on_cpu: bool = True) -> None:
-    """Makes this process a worker: it computes on the CPU, if so asked, and what it prints goes to the log."""
+    """Makes this process a worker: it computes on the CPU unless told otherwise, and what it prints goes to the log."""
     if on_cpu and not os.environ.get("JAX_PLATFORMS"):
         jax.config.update("jax_platforms", "cpu")  # many small processes do not share one accelerator well
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

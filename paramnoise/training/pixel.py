@@ -5,6 +5,7 @@ in the step before and does all the training that is due, while the environments
 that nothing depends on timing. Acting is thus on all that was learned from the step before last.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from paramnoise.training import core, frame_replay
 from paramnoise.training.evaluation import EVALUATION_STREAM, require_finite
 from paramnoise.training.frame_replay import Drawn, FrameReplay, HostFrames, Slot
 from paramnoise.training.memory import keep_freed_memory
+from paramnoise.training.pixel_evaluation import first_scores
 from paramnoise.training.pixel_programs import Leaves, PixelPrograms
 
 MakeEnvs = Callable[[Sequence[int], int, bool], FrameEnvs]
@@ -128,21 +130,8 @@ class PixelLoop:
         `watch` sees the frames of all the games, until a first game of a seed ends.
         """
         envs = self._make_envs([EVALUATION_STREAM + seed for seed in seeds], episodes, False)
-        shape = (len(seeds), episodes)
-        frame, resets = envs.restart(), np.ones(shape, bool)
-        stack = jnp.zeros((*shape, STACK, *envs.frame_shape), jnp.uint8)
-        scores, running = np.zeros(shape), np.ones(shape, bool)
-        for _ in range(self._eval_max_steps):
-            if watch is not None and running[:, 0].all():
-                watch(frame)
-            frames = frame.reshape(*shape, *envs.frame_shape)
-            actions, stack = self.programs.noise_free(self._learned, stack, frames, resets)
-            after = envs.step(np.asarray(actions).reshape(-1))
-            scores += np.where(running, after.reward.reshape(shape), 0.0)
-            frame, resets = after.frame, after.resets.reshape(shape)
-            running &= ~after.starts.reshape(shape)
-            if not running.any():
-                break
+        act = functools.partial(self.programs.noise_free, self._learned)
+        scores = first_scores(act, envs, (len(seeds), episodes), self._eval_max_steps, watch)
         envs.close()
         return scores
 
