@@ -53,11 +53,10 @@ Loop = HostLoop | OnPolicyLoop | PopulationLoop | PixelMember
 def make_loop(config: RunConfig, env: EnvLike) -> Loop:
     """The loop of a config for an environment, whether it shows vectors or pixels, before its first step."""
     env_kwargs = config.env_kwargs if isinstance(env, str) else None
-    if not shows_pixels(env, env_kwargs):
-        return build_loop(config, env_factory(env, env_kwargs))
-    if config.made_by.is_population:
-        return build_loop(config, stack_env_factory(env, env_kwargs))
-    return pixel_members([config], env)[0]
+    pixels = shows_pixels(env, env_kwargs)
+    if pixels and not config.made_by.is_population:
+        return pixel_members([config], env)[0]
+    return build_loop(config, (stack_env_factory if pixels else env_factory)(env, env_kwargs))
 
 
 def build_loop(config: RunConfig, make_env: Callable[[], gym.Env]) -> Loop:
