@@ -3,7 +3,7 @@
 import contextlib
 import ctypes
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 _KEPT = 1 << 30
 
 
@@ -15,6 +15,7 @@ def keep_freed_memory() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL("libc.so.6").mallopt
-        mallopt(_MMAP_THRESHOLD, _KEPT)
+        mallopt(_MMAP_MAX, 0)  # its threshold cannot be set above 32 MB, and a program may need more at once
+        mallopt(_ARENA_MAX, 1)  # other arenas give back what does not fit into 64 MB
         mallopt(_TRIM_THRESHOLD, _KEPT)
         mallopt(_TOP_PAD, _KEPT >> 4)
