@@ -18,6 +18,7 @@ from jax import Array
 from paramnoise.agents.learner import Transition
 from paramnoise.envs.frames import STACK
 from paramnoise.training import core
+from paramnoise.validation import UsageError
 
 
 class Slot(NamedTuple):
@@ -167,6 +168,7 @@ class HostFrames:
             np.zeros(num_envs, np.int32),
         )
         self._envs = np.arange(num_envs)
+        self._device = _host_device()
         self._positions = jax.jit(positions, static_argnums=(3, 4))
 
     def add(self, slot: Slot) -> None:
@@ -188,7 +190,7 @@ class HostFrames:
 
     def draw(self, key: np.ndarray, step: np.int32, count: int) -> Drawn:
         """Draws transitions uniformly, with replacement."""
-        with jax.default_device(jax.devices("cpu")[0]):  # the accelerator is busy, and far
+        with jax.default_device(self._device):  # the accelerator is busy, and far
             slot, env = map(np.asarray, self._positions(key, step, self.state.written, self._rows, count))
         slot = slot - self.state.is_final[slot % self._rows, env]
         span = (slot[:, None] + np.arange(1 - STACK, 2)) % self._rows
@@ -204,3 +206,10 @@ class HostFrames:
     @property
     def _rows(self) -> int:
         return self.state.is_final.shape[0]
+
+
+def _host_device() -> jax.Device:
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError:
+        raise UsageError("replay on the host needs JAX's CPU backend too: set JAX_PLATFORMS=cuda,cpu") from None

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from paramnoise.envs.frames import STACK
 from paramnoise.training import frame_replay
 from paramnoise.training.frame_replay import HostFrames, Slot
+from paramnoise.validation import UsageError
 
 FRAME = (3, 2)
 STEPS, COUNT = 36, 24
@@ -202,3 +203,14 @@ def test_a_pushed_frame_is_the_newest_and_a_new_game_begins_on_black():
     frame = jnp.array([[[50]], [[60]]], jnp.uint8)
     pushed = frame_replay.push(stack, frame, jnp.array([False, True]))
     assert pushed[..., 0, 0].tolist() == [[2, 3, 4, 50], [0, 0, 0, 60]]
+
+
+def test_replay_on_the_host_asks_for_the_backend_that_it_needs(monkeypatch):
+    def no_backend(name):
+        raise RuntimeError(f"Unknown backend {name}")
+
+    monkeypatch.setattr(jax, "devices", no_backend)
+    flags = np.zeros(1, bool)
+    slot = Slot(np.zeros((1, *FRAME), np.uint8), flags, np.zeros(1, np.int32), np.zeros(1, np.float32), flags)
+    with pytest.raises(UsageError, match="JAX_PLATFORMS=cuda,cpu"):
+        HostFrames(10, slot)
