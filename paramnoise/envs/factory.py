@@ -45,6 +45,11 @@ def pixel_env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None)
     return functools.partial(_fresh_unchanged, env, _keywords(env, env_kwargs))
 
 
+def shows_images(space: gym.Space) -> bool:
+    """Whether observations are images, however many channels they have."""
+    return isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8
+
+
 def env_name(env: EnvLike) -> str:
     """A name for logs and directories."""
     if isinstance(env, str):
@@ -131,7 +136,7 @@ def _with_unit_actions(env: gym.Env) -> gym.Env:
 
 def _with_vector_observations(env: gym.Env) -> gym.Env:
     space = env.observation_space
-    if isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == "uint8":
+    if shows_images(space):
         raise UsageError(
             f"{env_name(env)} shows pixels ({space.shape}), which only dqn and es take: "
             "wrap it so that it shows features (a RAM version of an Atari game works)"

@@ -8,9 +8,7 @@ import dataclasses
 import json
 import math
 import statistics
-import time
 import zipfile
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +19,7 @@ from paramnoise.agents import DQNConfig
 from paramnoise.envs.atari import FRAME_SKIP, GAMES, game_rom, game_title
 from paramnoise.experiments.curve_results import Point
 from paramnoise.experiments.figure import Method
-from paramnoise.experiments.learning_curves import CurveFigure, CurveRun, CurveScale, Progress
+from paramnoise.experiments.learning_curves import CurveFigure, CurveRun, CurveScale, Reporter
 from paramnoise.experiments.sweep import Line
 from paramnoise.presets import make_config
 from paramnoise.training.checkpoint import INDEX
@@ -268,32 +266,6 @@ def train(group: AtariGroup, line: Line) -> bool:
         [each.directory.path for each in group.runs],
         resume=group.runs[0].directory.exists(),
         checkpoint_seconds=LARGE_CHECKPOINT_SECONDS if group.config.save_replay else CHECKPOINT_SECONDS,
-        watcher=_Reporter(line, len(group.runs)),
+        watcher=Reporter(line, len(group.runs)),
     )
     return all(summary["status"] == "finished" for summary in summaries)
-
-
-class _Reporter:
-    """Follows all seeds of a group in a worker, and passes on what it hears."""
-
-    signal = None
-
-    def __init__(self, line: Line, seeds: int):
-        self._values: deque[float] = deque(maxlen=seeds)  # of the last evaluation, one of each seed
-        self._first: tuple[int, float] | None = None
-        self._report = line.report
-        self.should_stop = line.should_stop
-
-    def on_step(self, step: int) -> None:
-        if self._first is None:
-            self._first = (step, time.monotonic())  # from here, so that compilation does not count
-        self._report(lambda: self._progress(step))
-
-    def on_row(self, row: dict[str, float]) -> None:
-        if not math.isnan(row["eval_return_mean"]):
-            self._values.append(row["eval_return_mean"])
-
-    def _progress(self, step: int) -> Progress:
-        first, started = self._first or (step, 0.0)
-        value = statistics.median(self._values) if self._values else None
-        return Progress(step, value, (step - first) / max(time.monotonic() - started, 1e-6))

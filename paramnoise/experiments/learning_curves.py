@@ -5,7 +5,10 @@ and one seed; a finished one is never run again.
 """
 
 import dataclasses
+import math
+import statistics
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -258,7 +261,7 @@ def in_order(runs: Iterable[CurveRun]) -> list[CurveRun]:
 def train(each: CurveRun, line: Line) -> bool:
     """What a worker does with a run: it begins it or goes on with it, and returns whether it came to the end."""
     directory = each.directory
-    summary = run(each.config, directory.path, resume=directory.exists(), watcher=_Reporter(line))
+    summary = run(each.config, directory.path, resume=directory.exists(), watcher=Reporter(line))
     return summary["status"] == "finished"
 
 
@@ -271,25 +274,30 @@ class Progress(NamedTuple):
     steps_per_second: float
 
 
-class _Reporter:
-    """Follows a run in a worker, and passes on what it hears."""
+class Reporter:
+    """Follows a run in a worker, or several seeds side by side, and passes on what it hears."""
 
     signal = None
 
-    def __init__(self, line: Line):
-        self._value: float | None = None
+    def __init__(self, line: Line, seeds: int = 1):
+        """Reports along a line to the sweep."""
+        self._values: deque[float] = deque(maxlen=seeds)  # of the last evaluation, one of each seed
         self._first: tuple[int, float] | None = None
         self._report = line.report
         self.should_stop = line.should_stop
 
     def on_step(self, step: int) -> None:
+        """Passes on how far the run is."""
         if self._first is None:
             self._first = (step, time.monotonic())  # from here, so that compilation does not count
         self._report(lambda: self._progress(step))
 
     def on_row(self, row: dict[str, float]) -> None:
-        self._value = row["eval_return_mean"]
+        """Keeps the return of an evaluation; a row may be without one."""
+        if not math.isnan(row["eval_return_mean"]):
+            self._values.append(row["eval_return_mean"])
 
     def _progress(self, step: int) -> Progress:
         first, started = self._first or (step, 0.0)
-        return Progress(step, self._value, (step - first) / max(time.monotonic() - started, 1e-6))
+        value = statistics.median(self._values) if self._values else None
+        return Progress(step, value, (step - first) / max(time.monotonic() - started, 1e-6))

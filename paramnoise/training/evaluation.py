@@ -47,18 +47,23 @@ class Evaluator:
             ended: the returns of the training episodes that ended since the last row.
         """
         returns = self.returns(policy, eval_episodes, EVALUATION_STREAM * seed + step)
-        return {
-            "step": step,
-            "episodes": episodes,
-            "eval_return_mean": float(np.mean(returns)),
-            "eval_return_median": float(np.median(returns)),
-            "train_return_mean": float(np.mean(ended)) if ended else float("nan"),
-        }
+        return first_columns(step, episodes, returns, ended)
 
     def close(self) -> None:
         """Closes the environments."""
         if self._envs is not None:
             self._envs.close()
+
+
+def first_columns(step: int, episodes: int, returns: np.ndarray, ended: Sequence[float]) -> dict[str, float]:
+    """The columns that every row of progress begins with: an evaluation's returns, and those of training episodes."""
+    return {
+        "step": step,
+        "episodes": episodes,
+        "eval_return_mean": float(np.mean(returns)),
+        "eval_return_median": float(np.median(returns)),
+        "train_return_mean": float(np.mean(ended)) if ended else float("nan"),
+    }
 
 
 def require_finite(values: Mapping[str, Any], step: int, remedy: str = "a lower rate may help") -> None:

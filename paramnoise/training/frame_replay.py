@@ -112,8 +112,14 @@ def draw(key: Array, step: Array, replay: FrameReplay, count: int) -> Drawn:
     """Draws transitions uniformly, with replacement; the last one of a cut episode is drawn for its final frame too."""
     rows = replay.is_final.shape[0]
     slot, env = positions(key, step, replay.written, rows, count)
+    return _drawn_at(replay, slot, env)
+
+
+def _drawn_at(replay: FrameReplay, slot: Any, env: Any) -> Drawn:
+    """What is kept in these slots, on the device or in NumPy; for a final frame the transition that led to it."""
+    rows = replay.is_final.shape[0]
     slot = slot - replay.is_final[slot % rows, env]
-    span = (slot[:, None] + jnp.arange(1 - STACK, 2)) % rows
+    span = (slot[:, None] + np.arange(1 - STACK, 2)) % rows
     slots, here = replay.slots, slot % rows
     return Drawn(
         frames=slots.frame[span, env[:, None]],
@@ -192,16 +198,7 @@ class HostFrames:
         """Draws transitions uniformly, with replacement."""
         with jax.default_device(self._device):  # the accelerator is busy, and far
             slot, env = map(np.asarray, self._positions(key, step, self.state.written, self._rows, count))
-        slot = slot - self.state.is_final[slot % self._rows, env]
-        span = (slot[:, None] + np.arange(1 - STACK, 2)) % self._rows
-        slots, here = self.state.slots, slot % self._rows
-        return Drawn(
-            frames=slots.frame[span, env[:, None]],
-            resets=slots.resets[span, env[:, None]],
-            action=slots.action[here, env],
-            reward=slots.reward[here, env],
-            terminated=slots.terminated[here, env],
-        )
+        return _drawn_at(self.state, slot, env)
 
     @property
     def _rows(self) -> int:

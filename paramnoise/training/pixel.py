@@ -18,11 +18,11 @@ from paramnoise.envs.frames import STACK, FrameEnvs, FrameStep
 from paramnoise.exploration import Exploration
 from paramnoise.policies import Policy
 from paramnoise.training import core, frame_replay
-from paramnoise.training.evaluation import EVALUATION_STREAM, require_finite
+from paramnoise.training.evaluation import EVALUATION_STREAM, first_columns, require_finite
 from paramnoise.training.frame_replay import Drawn, FrameReplay, HostFrames, Slot
 from paramnoise.training.memory import keep_freed_memory
 from paramnoise.training.pixel_evaluation import first_scores
-from paramnoise.training.pixel_programs import Leaves, PixelPrograms
+from paramnoise.training.pixel_programs import Leaves, PixelPrograms, in_batches
 
 MakeEnvs = Callable[[Sequence[int], int, bool], FrameEnvs]
 """The seeds, the environments of each, and whether they are for training -> the environments."""
@@ -247,12 +247,12 @@ class PixelLoop:
             replay.add(Slot(*(np.asarray(part[i]) for part in pending.slot)))
             if train_steps or adaptations:
                 count = max(train_steps, 1) * config.batch_size
-                drawn.append(replay.draw(self._host_keys[i], np.int32(self.step), count))
+                draws = replay.draw(self._host_keys[i], np.int32(self.step), count)
+                drawn.append(in_batches(draws, config.batch_size))
             if pending.final_frame is not None:
                 replay.add_final(pending.final_frame[i], pending.truncated[i])
         if drawn:
             batches = Drawn(*(np.stack(parts) for parts in zip(*drawn, strict=True)))
-            batches = jax.tree.map(lambda x: x.reshape(len(drawn), -1, config.batch_size, *x.shape[2:]), batches)
             learn = self.programs.train if train_steps else self.programs.adapt
             self._learned, changed = learn(
                 self._learned, self._explored, self._keys, np.int32(self.step), adaptations, batches
@@ -277,8 +277,7 @@ class PixelLoop:
 
     def _rows(self, eval_episodes: int) -> list[dict[str, float]]:
         """A row of progress of each seed; means start anew."""
-        nan = float("nan")
-        scores = np.full((len(self.seeds), 1), nan)
+        scores = np.full((len(self.seeds), 1), np.nan)
         if eval_episodes:
             scores = self.evaluate(eval_episodes, [EVALUATION_STREAM * seed + self.step for seed in self.seeds])
         self._learned, reported, train_steps = self.programs.report(self._learned, self._explored, np.int32(self.step))
@@ -289,14 +288,6 @@ class PixelLoop:
             columns = {name: values[member].item() for name, values in shown.items()}
             if train_steps[member]:
                 require_finite({name: columns[name] for name in self.programs.loss_names}, self.step)
-            rows.append(
-                {
-                    "step": self.step,
-                    "episodes": int(self.games[member]),
-                    "eval_return_mean": float(np.mean(scores[member])),
-                    "eval_return_median": float(np.median(scores[member])),
-                    "train_return_mean": float(np.mean(ended[member])) if ended[member] else nan,
-                    **columns,
-                }
-            )
+            counted = first_columns(self.step, int(self.games[member]), scores[member], ended[member])
+            rows.append({**counted, **columns})
         return rows

@@ -3,13 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import gymnasium as gym
-import numpy as np
-
 from paramnoise.agents import dqn
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.envs.atari import atari_frames, is_atari
-from paramnoise.envs.factory import EnvLike, pixel_env_factory
+from paramnoise.envs.factory import EnvLike, pixel_env_factory, shows_images
 from paramnoise.envs.frames import STACK, GymFrames
 from paramnoise.training.config import RunConfig
 from paramnoise.training.pixel import MakeEnvs, PixelLoop
@@ -24,7 +21,7 @@ def shows_pixels(env: EnvLike, env_kwargs: Mapping[str, Any] | None) -> bool:
     probe = pixel_env_factory(env, env_kwargs)()
     space = probe.observation_space
     probe.close()
-    return isinstance(space, gym.spaces.Box) and space.dtype == np.uint8 and len(space.shape) >= 2
+    return shows_images(space)
 
 
 def pixel_members(configs: Sequence[RunConfig], env: EnvLike) -> list[PixelMember]:

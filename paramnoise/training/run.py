@@ -274,8 +274,9 @@ class _RunFiles:
         """Writes a checkpoint that takes its place when the function is called, unless the last one is of this step."""
         if self._loop.step == self._saved_step:
             return lambda: None
+        commit = stage_loop(self._loop, self._directory.checkpoint, self._wall_time())
         self._saved_step, self._saved_at = self._loop.step, time.perf_counter()
-        return stage_loop(self._loop, self._directory.checkpoint, self._wall_time())
+        return commit
 
     def summarise(self, status: str, **more: Any) -> dict[str, Any]:
         """Writes the summary, and returns it."""
