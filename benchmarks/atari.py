@@ -42,6 +42,8 @@ class Settings:
     """Environment steps of a window."""
     repeats: int = 5
     """Windows of each contender."""
+    subprocesses: bool = False
+    """Measure Stable-Baselines3 with a process for each environment too, which pays with many cores."""
     all_cores_only: bool = False
     """Do not measure on one core as well."""
 
@@ -70,16 +72,15 @@ def ours(settings: Settings, exploration: str, policy_head: bool) -> Window:
     return window
 
 
-def stable_baselines3(settings: Settings) -> Window:
-    """DQN of Stable-Baselines3, on PyTorch."""
-    import ale_py
-    import gymnasium as gym
+def stable_baselines3(settings: Settings, subprocesses: bool = False) -> Window:
+    """DQN of Stable-Baselines3, on PyTorch; its environments all in this process, or in one each."""
     from stable_baselines3 import DQN
     from stable_baselines3.common.env_util import make_atari_env
-    from stable_baselines3.common.vec_env import VecFrameStack
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack
 
-    gym.register_envs(ale_py)
-    envs = make_atari_env(f"{settings.game}NoFrameskip-v4", n_envs=settings.num_envs, seed=0)
+    kind: Any = SubprocVecEnv if subprocesses else DummyVecEnv
+    game = f"ale_py:{settings.game}NoFrameskip-v4"  # imported by each process: that registers it
+    envs = make_atari_env(game, n_envs=settings.num_envs, seed=0, vec_env_cls=kind)
     model = DQN(
         "CnnPolicy",
         VecFrameStack(envs, 4),
@@ -172,6 +173,8 @@ def main(settings: Settings) -> None:
     peer = "Stable-Baselines3, epsilon-greedy"
     if importlib.util.find_spec("stable_baselines3"):
         contenders[peer] = partial(stable_baselines3, settings)
+        if settings.subprocesses:
+            contenders[f"{peer}, subprocesses"] = partial(stable_baselines3, settings, subprocesses=True)
     warm_up = LEARNING_STARTS + 20 * settings.num_envs
     plan = Plan(settings.steps, warm_up, settings.repeats)
     cores = dict(list(core_settings().items())[: 1 if settings.all_cores_only else None])

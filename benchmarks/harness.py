@@ -103,7 +103,7 @@ def describe_machine() -> str:
 def _process(make: Contender, cores: set[int]) -> Iterator[Connection]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(make, cores, theirs), daemon=True)
+    process = context.Process(target=_serve, args=(make, cores, theirs))  # it ends when `ours` is closed
     process.start()
     theirs.close()
     try:

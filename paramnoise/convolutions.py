@@ -3,12 +3,16 @@
 XLA's own convolutions are slow on a CPU, and a vector of different ones (`vmap`) is slow on a GPU; products are not.
 """
 
+import functools
 import math
-from collections.abc import Sequence
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from paramnoise.validation import UsageError, require
@@ -18,6 +22,10 @@ Layer = tuple[int, int, int]
 
 NATURE: tuple[Layer, ...] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """The layers of Mnih et al. (2015)."""
+
+Precision = Literal["auto", "float32", "bfloat16"]
+Cut = Callable[[Array], Array]
+"""What each filter sees of a stack or an image: [rows, columns, patch]."""
 
 
 class Convolution(eqx.Module):
@@ -38,33 +46,83 @@ class Convolution(eqx.Module):
         self.weight = jax.random.uniform(weight_key, (filters, inputs), minval=-bound, maxval=bound)
         self.bias = jax.random.uniform(bias_key, (filters,), minval=-bound, maxval=bound)
 
-    def __call__(self, patches: Array) -> Array:
-        """The filters' outputs, [rows, columns, filters], for what each filter sees."""
-        return patches @ self.weight.T + self.bias
-
 
 class Convolutions(eqx.Module):
     """Convolutions of a stack of frames, each followed by ReLU; takes uint8[frames, height, width]."""
 
     layers: tuple[Convolution, ...]
+    dtype: Any = eqx.field(static=True)
+    """What products multiply; they add in float32, and weights are kept in it."""
 
-    def __init__(self, channels: int, layers: Sequence[Layer], *, key: Array):
+    def __init__(self, channels: int, layers: Sequence[Layer], *, key: Array, precision: Precision = "float32"):
         """Builds the layers for so many frames."""
         inputs = (channels, *(filters for filters, _, _ in layers))
         keys = jax.random.split(key, len(layers))
         self.layers = tuple(Convolution(i, layer, key=k) for i, layer, k in zip(inputs, layers, keys, strict=False))
+        self.dtype = product_dtype(precision)
 
     def __call__(self, stack: Array) -> Array:
         """The features, a vector."""
+        return self.of_batch(stack[None])[0]
+
+    def of_batch(self, stacks: Array) -> Array:
+        """The features of each stack; their gradient is a few large products, that of a `vmap` many small ones."""
         first, *others = self.layers
-        x = jax.nn.relu(first(stack_patches(stack, first.size, first.stride)))
+        cut = functools.partial(stack_patches, size=first.size, stride=first.stride)
+        outputs = _filtered(stacks, first.weight, cut, self.dtype)
+        x = jax.nn.relu(outputs / 255 + first.bias)  # whole numbers go in: bfloat16 holds bytes exactly
         for layer in others:
-            x = jax.nn.relu(layer(image_patches(x, layer.size, layer.stride)))
-        return x.reshape(-1)
+            cut = functools.partial(image_patches, size=layer.size, stride=layer.stride)
+            x = jax.nn.relu(_filtered(x, layer.weight, cut, self.dtype) + layer.bias)
+        return x.reshape(x.shape[0], -1)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _filtered(images: Array, weight: Array, cut: Cut, dtype: Any) -> Array:
+    """The filters' outputs for a batch, [batch, rows, columns, filters]."""
+    return _filter(images, weight, cut, dtype)[0]
+
+
+def _filter(images: Array, weight: Array, cut: Cut, dtype: Any) -> tuple[Array, Any]:
+    # Bytes are moved as bytes, and become numbers last.
+    values = images if images.dtype == jnp.uint8 else images.astype(dtype)
+    patches, weight = jax.vmap(cut)(values).astype(dtype), weight.astype(dtype)
+    return jnp.einsum("bijk,nk->bijn", patches, weight, preferred_element_type=jnp.float32), (images, patches, weight)
+
+
+def _filter_back(cut: Cut, dtype: Any, kept: Any, gradient: Array) -> tuple[Any, Array]:
+    """Written out for bfloat16: both factors of each product have it, and overlapping patches add up in float32."""
+    images, patches, weight = kept
+    gradient = gradient.astype(dtype)
+    to_weight = jnp.einsum("bijn,bijk->nk", gradient, patches, preferred_element_type=jnp.float32)
+    if images.dtype == jnp.uint8:
+        return np.zeros(images.shape, jax.dtypes.float0), to_weight
+    to_patches = jnp.einsum("bijn,nk->bijk", gradient, weight, preferred_element_type=jnp.float32)
+    (to_images,) = jax.linear_transpose(jax.vmap(cut), images)(to_patches)
+    return to_images, to_weight
+
+
+_filtered.defvjp(_filter, _filter_back)
+
+
+def product_dtype(precision: Precision) -> Any:
+    """What to multiply; `auto` is bfloat16 where a CPU has instructions for it, else float32."""
+    if precision == "auto":
+        precision = "bfloat16" if jax.default_backend() == "cpu" and _cpu_multiplies_bfloat16() else "float32"
+    return jnp.dtype(precision)
+
+
+@functools.cache
+def _cpu_multiplies_bfloat16() -> bool:
+    try:
+        features = pathlib.Path("/proc/cpuinfo").read_text().split()
+    except OSError:  # not Linux
+        return False
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(features)
 
 
 def stack_patches(stack: Array, size: int, stride: int) -> Array:
-    """What each filter sees of uint8[frames, height, width], in [0, 1]: [rows, columns, patch].
+    """What each filter sees of uint8[frames, height, width]: uint8[rows, columns, patch].
 
     A patch is ordered by cell (a square of stride by stride pixels; row, column), frame, and pixel (row, column).
     """
@@ -78,7 +136,7 @@ def stack_patches(stack: Array, size: int, stride: int) -> Array:
         cells = jax.lax.bitcast_convert_type(cells, jnp.uint8)
     else:
         cells = cells.transpose(1, 3, 0, 2, 4)
-    cells = cells.reshape(down, across, -1).astype(jnp.float32) / 255.0
+    cells = cells.reshape(down, across, -1)
     shifts = [cells[i : i + rows, j : j + columns] for i in range(reach) for j in range(reach)]
     return jnp.concatenate(shifts, axis=-1)
 

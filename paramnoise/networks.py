@@ -1,6 +1,6 @@
 """Networks: layer norm before each nonlinearity, and every leaf an array, so that jit, vmap and scan need no filters.
 
-A network takes one observation; batches go through `jax.vmap`.
+A network that acts takes one observation, and batches go through `jax.vmap`; `heads` and `values` take batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from paramnoise.convolutions import Convolutions, Layer, output_size
+from paramnoise.convolutions import Convolutions, Layer, Precision, output_size
 
 
 class MLP(eqx.Module):
@@ -58,12 +58,12 @@ class QNetwork(eqx.Module):
         self.policy = MLP(sizes, key=policy_key, layer_norm=layer_norm) if policy_head else None
 
     def values(self, obs: Array) -> Array:
-        """The Q values."""
-        return self.q(obs)
+        """The Q values of a batch."""
+        return jax.vmap(self.q)(obs)
 
     def heads(self, obs: Array) -> tuple[Array, Array | None]:
-        """The Q values, and the logits of the policy head if there is one."""
-        return self.q(obs), None if self.policy is None else self.policy(obs)
+        """The Q values of a batch, and the logits of the policy head if there is one."""
+        return self.values(obs), None if self.policy is None else jax.vmap(self.policy)(obs)
 
     @property
     def behaviour(self) -> MLP:
@@ -101,23 +101,25 @@ class PixelQNetwork(eqx.Module):
         key: Array,
         policy_head: bool = False,
         layer_norm: bool = True,
+        precision: Precision = "float32",
     ):
-        """Builds the network for uint8[frames, height, width]."""
+        """Builds the network for uint8[frames, height, width]; `precision` is that of the convolutions."""
         convolution_key, q_key, policy_key = jax.random.split(key, 3)
         frames, *frame_shape = stack_shape
         sizes = (output_size((frame_shape[0], frame_shape[1]), layers), *hidden_sizes, num_actions)
-        self.convolutions = Convolutions(frames, layers, key=convolution_key)
+        self.convolutions = Convolutions(frames, layers, key=convolution_key, precision=precision)
         self.q = MLP(sizes, key=q_key, layer_norm=layer_norm)
         self.policy = MLP(sizes, key=policy_key, layer_norm=layer_norm) if policy_head else None
 
     def values(self, obs: Array) -> Array:
-        """The Q values."""
-        return self.q(self.convolutions(obs))
+        """The Q values of a batch."""
+        return jax.vmap(self.q)(self.convolutions.of_batch(obs))
 
     def heads(self, obs: Array) -> tuple[Array, Array | None]:
-        """The Q values, and the logits of the policy head if there is one."""
-        features = self.convolutions(obs)
-        return self.q(features), None if self.policy is None else self.policy(jax.lax.stop_gradient(features))
+        """The Q values of a batch, and the logits of the policy head if there is one."""
+        features = self.convolutions.of_batch(obs)
+        logits = None if self.policy is None else jax.vmap(self.policy)(jax.lax.stop_gradient(features))
+        return jax.vmap(self.q)(features), logits
 
     @property
     def behaviour(self) -> PixelPolicyNetwork:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from paramnoise.convolutions import NATURE, Convolution, Convolutions, image_patches, output_size, stack_patches
+from paramnoise import convolutions
+from paramnoise.convolutions import NATURE, Convolution, Convolutions, output_size, stack_patches
 
 CASES = [
     ((84, 84), NATURE),
@@ -75,27 +76,52 @@ def test_features_and_gradients_are_those_of_xla_for_a_vector_of_different_netwo
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("layer", [(3, 3, 1), (3, 4, 2), (2, 4, 4)])
-def test_the_gradient_of_a_layer_reaches_its_image(layer):
-    convolution = Convolution(2, layer, key=jax.random.key(0))
-    image = jax.random.normal(jax.random.key(1), (10, 9, 2))
+def batch_gradient(precision, layers=NATURE, frame_shape=(84, 84), count=3):
+    """Features of a batch, and the gradient of a sum that tells them apart, both as vectors."""
+    network = Convolutions(4, layers, key=jax.random.key(0), precision=precision)
+    weights = jax.random.normal(jax.random.key(2), (count, output_size(frame_shape, layers)))
 
-    def ours(image):
-        return jnp.sum(jnp.sin(convolution(image_patches(image, *layer[1:]))))
+    def outcome(network):
+        features = network.of_batch(stacks(count, frame_shape))
+        return jnp.sum(features * weights), features
 
-    def theirs(image):
-        return jnp.sum(jnp.sin(convolve(convolution, image.transpose(2, 0, 1))))
+    gradient, features = jax.jit(jax.grad(outcome, has_aux=True))(network)
+    return features, jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradient)])
 
-    found, wanted = jax.jit(jax.grad(ours))(image), jax.jit(jax.grad(theirs))(image)
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_features_and_gradient_of_a_batch_are_those_of_xla(precision):
+    network = Convolutions(4, NATURE, key=jax.random.key(0))
+    seen, weights = stacks(3, (84, 84)), jax.random.normal(jax.random.key(2), (3, output_size((84, 84), NATURE)))
+    of_each = jax.vmap(reference, in_axes=(None, 0))
+    wanted = jax.jit(jax.grad(lambda n: jnp.sum(of_each(n, seen) * weights)))(network)
+    features, found = batch_gradient(precision)
+    expected, wanted = of_each(network, seen), jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(wanted)])
+    near, nearby = (1e-4, 1e-4) if precision == "float32" else (2**-7, 0.05)  # 8 bits; and some units change sides
+    np.testing.assert_allclose(features, expected, atol=near * np.abs(expected).max())
+    assert np.linalg.norm(found - wanted) < nearby * np.linalg.norm(wanted)
+
+
+def test_bfloat16_is_another_product_in_forward_and_backward():
+    (features, gradient), (narrow, narrow_gradient) = batch_gradient("float32"), batch_gradient("bfloat16")
+    assert narrow.dtype == narrow_gradient.dtype == jnp.float32
+    assert (features != narrow).any()
+    assert (gradient != narrow_gradient).any()
+
+
+@pytest.mark.parametrize(("has_instructions", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_takes_bfloat16_where_the_cpu_multiplies_it(monkeypatch, has_instructions, expected):
+    monkeypatch.setattr(convolutions, "_cpu_multiplies_bfloat16", lambda: has_instructions)
+    assert convolutions.product_dtype("auto") == expected
+    assert convolutions.product_dtype("float32") == "float32"
 
 
 def test_a_patch_is_ordered_by_cell_frame_and_pixel():
     stack = jnp.arange(2 * 3 * 4, dtype=jnp.uint8).reshape(2, 3, 4)
-    patches = stack_patches(stack, 2, 1) * 255
+    patches = stack_patches(stack, 2, 1)
     assert patches.shape == (2, 3, 8)
-    np.testing.assert_allclose(patches[1, 2], [6, 18, 7, 19, 10, 22, 11, 23], rtol=1e-6)
-    np.testing.assert_allclose(stack_patches(stack, 2, 2)[0, 1] * 255, [2, 3, 6, 7, 14, 15, 18, 19], rtol=1e-6)
+    assert patches[1, 2].tolist() == [6, 18, 7, 19, 10, 22, 11, 23]
+    assert stack_patches(stack, 2, 2)[0, 1].tolist() == [2, 3, 6, 7, 14, 15, 18, 19]
 
 
 @pytest.mark.parametrize(

@@ -114,21 +114,21 @@ def pixel_network(policy_head: bool = True) -> PixelQNetwork:
 
 def test_both_heads_of_a_pixel_network_stand_on_the_same_convolutions():
     network = randomised(pixel_network())
-    values, logits = network.heads(STACK)
+    values, logits = (head[0] for head in network.heads(STACK[None]))
     features = network.convolutions(STACK)
     np.testing.assert_allclose(values, network.q(features), rtol=1e-5)
     np.testing.assert_allclose(logits, network.policy(features), rtol=1e-5)
-    np.testing.assert_allclose(network.values(STACK), values, rtol=1e-5)
+    np.testing.assert_allclose(network.values(STACK[None])[0], values, rtol=1e-5)
     np.testing.assert_allclose(network.behaviour(STACK), logits, rtol=1e-5)
     assert not np.allclose(values, logits)
 
 
 def test_without_a_policy_head_a_pixel_network_acts_on_its_q_values():
     network = pixel_network(policy_head=False)
-    values, logits = network.heads(STACK)
+    values, logits = network.heads(STACK[None])
     assert logits is None
     assert network.behaviour.head is network.q
-    np.testing.assert_allclose(network.behaviour(STACK), values, rtol=1e-5)
+    np.testing.assert_allclose(network.behaviour(STACK), values[0], rtol=1e-5)
 
 
 def test_a_policy_head_leaves_the_initial_convolutions_and_q_head_as_they_are():
@@ -137,7 +137,8 @@ def test_a_policy_head_leaves_the_initial_convolutions_and_q_head_as_they_are():
 
 
 def test_the_policy_heads_gradient_reaches_neither_convolutions_nor_q():
-    of_q, of_policy = (jax.grad(lambda net, i=i: jnp.sum(net.heads(STACK)[i] ** 2))(pixel_network()) for i in (0, 1))
+    squares = lambda net, i: jnp.sum(net.heads(STACK[None])[i] ** 2)  # noqa: E731
+    of_q, of_policy = (jax.grad(squares)(pixel_network(), i) for i in (0, 1))
     assert not any(leaf.any() for leaf in jax.tree.leaves((of_policy.convolutions, of_policy.q)))
     assert all(leaf.any() for leaf in jax.tree.leaves(of_policy.policy))
     assert not any(leaf.any() for leaf in jax.tree.leaves(of_q.policy))

@@ -34,6 +34,12 @@ def transition(*, action=0, reward=0.5, terminated=False):
     )
 
 
+def losses(config, network, target, one):
+    """The loss terms of a single transition."""
+    terms = dqn.losses(config, network, target, jax.tree.map(lambda x: x[None], one))
+    return {name: term[0] for name, term in terms.items()}
+
+
 @pytest.mark.parametrize(
     ("action", "terminated", "double_q", "loss"),
     [
@@ -48,14 +54,14 @@ def transition(*, action=0, reward=0.5, terminated=False):
 def test_the_q_loss_is_the_huber_loss_of_the_td_error(action, terminated, double_q, loss):
     config = dqn.DQNConfig(gamma=0.5, double_q=double_q)
     networks = linear_network(WEIGHTS), linear_network(TARGET_WEIGHTS)
-    terms = dqn.losses(config, *networks, transition(action=action, terminated=terminated))
+    terms = losses(config, *networks, transition(action=action, terminated=terminated))
     np.testing.assert_allclose(terms["q_loss"], loss, rtol=1e-6)
     assert set(terms) == {"q_loss"}
 
 
 def test_the_policy_head_is_trained_by_cross_entropy_to_the_greedy_action():
     network = linear_network(WEIGHTS, policy_weights=jnp.array([[0.0, 0.0], [1.0, 0.0]]))
-    terms = dqn.losses(dqn.DQNConfig(), network, network, transition())
+    terms = losses(dqn.DQNConfig(), network, network, transition())
     # Q(s) = (1, 2), so action 1 is greedy; its logit is 1, the other's 0.
     np.testing.assert_allclose(terms["policy_loss"], np.log(1 + np.exp(-1.0)), rtol=1e-6)
 
@@ -64,7 +70,7 @@ def test_the_policy_loss_does_not_move_q_and_the_q_loss_does_not_move_the_policy
     network = linear_network(WEIGHTS, policy_weights=jnp.eye(2))
 
     def term(name):
-        return jax.grad(lambda net: dqn.losses(dqn.DQNConfig(), net, network, transition())[name])(network)
+        return jax.grad(lambda net: losses(dqn.DQNConfig(), net, network, transition())[name])(network)
 
     assert all(not leaf.any() for leaf in jax.tree.leaves(term("policy_loss").q))
     assert all(not leaf.any() for leaf in jax.tree.leaves(term("q_loss").policy))
@@ -73,7 +79,7 @@ def test_the_policy_loss_does_not_move_q_and_the_q_loss_does_not_move_the_policy
 
 def test_no_gradient_flows_through_the_bootstrap():
     network = linear_network(WEIGHTS)
-    gradient = jax.grad(lambda net: dqn.losses(dqn.DQNConfig(gamma=0.5), net, net, transition())["q_loss"])(network)
+    gradient = jax.grad(lambda net: losses(dqn.DQNConfig(gamma=0.5), net, net, transition())["q_loss"])(network)
     # Q(s, 0) = 1, target 0.5 + 0.5 * 4 = 2.5: the error is clipped to -1, and only action 0's row sees s = (1, 1).
     np.testing.assert_allclose(gradient.q.layers[0].weight, [[-1.0, -1.0], [0.0, 0.0]], atol=1e-6)
 
@@ -106,7 +112,7 @@ def test_rewards_are_clipped_for_learning_on_request(reward, target):
     ended = transition(action=0, reward=reward, terminated=True)  # Q(s, 0) = 1, and nothing follows
 
     def q_loss(**settings):
-        return dqn.losses(dqn.DQNConfig(**settings), linear_network(WEIGHTS), linear_network(WEIGHTS), ended)["q_loss"]
+        return losses(dqn.DQNConfig(**settings), linear_network(WEIGHTS), linear_network(WEIGHTS), ended)["q_loss"]
 
     huber = lambda error: 0.5 * error**2 if abs(error) <= 1 else abs(error) - 0.5  # noqa: E731
     np.testing.assert_allclose(q_loss(clip_rewards=True), huber(1.0 - target), rtol=1e-6)
@@ -131,7 +137,7 @@ def test_the_losses_on_pixels_are_those_by_hand():
     stack = lambda *pixels: jnp.array(pixels, jnp.uint8)[:, None, None]  # noqa: E731
     seen = transition()._replace(obs=stack(9, 9, 51, 255), next_obs=stack(9, 51, 255, 102))
     network = one_pixel_network()
-    terms = dqn.losses(dqn.DQNConfig(gamma=0.5), network, network, seen)
+    terms = losses(dqn.DQNConfig(gamma=0.5), network, network, seen)
     # Features (0.2, 1), then (1, 0.4): Q(s) = (0.2, 2), so action 1 is greedy; Q(s') = (1, 0.8).
     np.testing.assert_allclose(terms["q_loss"], 0.5 * (0.5 + 0.5 * 1.0 - 0.2) ** 2, rtol=1e-5)
     np.testing.assert_allclose(terms["policy_loss"], np.log(1 + np.exp(-0.2)), rtol=1e-5)

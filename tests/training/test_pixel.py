@@ -101,7 +101,7 @@ def test_the_true_values_of_clipped_rewards_are_learned_past_the_time_limit(expl
     loop, _ = trained(exploration, seeds)
     seen, sides = stacks()
     for member in range(len(seeds)):
-        values = jax.vmap(state(loop, member).learner.network.values)(seen)
+        values = state(loop, member).learner.network.values(seen)
         right, wrong = values[np.arange(len(sides)), sides], values[np.arange(len(sides)), 1 - sides]
         # 1.6 if the time limit, which cuts one step in four, ended the task; 6 if rewards were not clipped.
         np.testing.assert_allclose(right, 1 / (1 - GAMMA), atol=0.15)
