@@ -3,8 +3,8 @@
 Run it with `make bench`. All have the Nature network, batches of 32, one train step for every four environment steps
 and a replay of the same size. Stable-Baselines3 steps as many environments, in its own vector of them, and takes two
 train steps after every eight environment steps; ours overlaps both. Ours with parameter noise has a second head, layer
-norm, and a network of its own for every environment. Without Stable-Baselines3 (a machine with a GPU may lack PyTorch)
-the others are measured alone.
+norm, and a network of its own for every environment. Where ours multiplies bfloat16 it is measured with float32 as
+well. Without Stable-Baselines3 the others are measured alone.
 """
 
 import dataclasses
@@ -22,6 +22,8 @@ from harness import Contender, Plan, Window, core_settings, measure, rate_table,
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from paramnoise.convolutions import product_dtype
 
 LEARNING_STARTS = 1_000
 HEADS = (16, 64, 256)
@@ -48,16 +50,16 @@ class Settings:
     """Do not measure on one core as well."""
 
 
-def ours(settings: Settings, exploration: str, policy_head: bool) -> Window:
+def ours(settings: Settings, exploration: str, **agent: Any) -> Window:
     """Training by this package, without evaluations."""
     import jax
 
     from paramnoise.presets import make_config
     from paramnoise.training.run import make_loop
 
-    sizes: Any = {"buffer_size": settings.buffer_size, "learning_starts": LEARNING_STARTS, "policy_head": policy_head}
+    agent |= {"buffer_size": settings.buffer_size, "learning_starts": LEARNING_STARTS}
     config = make_config(
-        "dqn", settings.game, exploration=exploration, agent=sizes, num_envs=settings.num_envs, log_every=None
+        "dqn", settings.game, exploration=exploration, agent=agent, num_envs=settings.num_envs, log_every=None
     )
     loop = make_loop(config, settings.game)
 
@@ -80,7 +82,8 @@ def stable_baselines3(settings: Settings, subprocesses: bool = False) -> Window:
 
     kind: Any = SubprocVecEnv if subprocesses else DummyVecEnv
     game = f"ale_py:{settings.game}NoFrameskip-v4"  # imported by each process: that registers it
-    envs = make_atari_env(game, n_envs=settings.num_envs, seed=0, vec_env_cls=kind)
+    start: Any = {"start_method": "fork"} if subprocesses else None  # else each of them loads PyTorch
+    envs = make_atari_env(game, settings.num_envs, seed=0, vec_env_cls=kind, vec_env_kwargs=start)
     model = DQN(
         "CnnPolicy",
         VecFrameStack(envs, 4),
@@ -166,10 +169,13 @@ def main(settings: Settings) -> None:
     """Measures all contenders in turn and prints rates and ratios, then the cost of own heads."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     contenders: dict[str, Contender] = {
-        "ours, parameter noise, two heads": partial(ours, settings, "parameter", True),
-        "ours, epsilon-greedy": partial(ours, settings, "epsilon-greedy", False),
+        "ours, parameter noise, two heads": partial(ours, settings, "parameter", policy_head=True),
+        "ours, epsilon-greedy": partial(ours, settings, "epsilon-greedy"),
         "emulator alone": partial(emulator, settings),
     }
+    wide = "ours, epsilon-greedy, float32"
+    if product_dtype("auto") != "float32":
+        contenders[wide] = partial(ours, settings, "epsilon-greedy", precision="float32")
     peer = "Stable-Baselines3, epsilon-greedy"
     if importlib.util.find_spec("stable_baselines3"):
         contenders[peer] = partial(stable_baselines3, settings)
@@ -179,8 +185,10 @@ def main(settings: Settings) -> None:
     plan = Plan(settings.steps, warm_up, settings.repeats)
     cores = dict(list(core_settings().items())[: 1 if settings.all_cores_only else None])
     rates = {name: measure(contenders, plan, chosen) for name, chosen in cores.items()}
-    noisy, plain, limit, *peers = contenders
-    ratios = [(one, other) for other in (*peers, limit) for one in (noisy, plain)] + [(noisy, plain)]
+    noisy, plain, limit, *others = contenders
+    mine = [noisy, plain, *(name for name in others if name == wide)]
+    peers = [name for name in others if name != wide]
+    ratios = [(one, other) for other in (*peers, limit) for one in mine] + [(noisy, plain)]
     show(f"DQN on {settings.game}", [rate_table(rates), ratio_table(rates, ratios)], plan)
     Console(width=140).print(acting_table())
 

@@ -18,14 +18,23 @@ class SparseHalfCheetahEnv(HalfCheetahEnv):
     """Gymnasium's HalfCheetah with reward 1 while the torso is more than 5 units ahead of its start, else 0.
 
     The observation (17) leaves out the torso's x, as in the paper, so the reward depends on what the agent cannot see.
-    An episode never terminates.
+    An episode never terminates. A step is one of the simulation, as in rllab, from where the paper has the task: 500
+    steps are 5 seconds, in which the cheetah has to run. Gymnasium's own HalfCheetah takes five, and has time to crawl.
     """
 
-    def __init__(self, *, render_mode: str | None = None, width: int = 480, height: int = 480):
-        """Makes the environment; frames are `width` by `height`."""
-        super().__init__(render_mode=render_mode, width=width, height=height)
+    def __init__(self, *, frame_skip: int = 1, render_mode: str | None = None, width: int = 480, height: int = 480):
+        """Makes the environment.
+
+        Args:
+            frame_skip: steps of the simulation, 0.01 s each, in one step.
+            render_mode: Gymnasium's.
+            width: of frames.
+            height: of frames.
+        """
+        settings: Any = {"frame_skip": frame_skip, "render_mode": render_mode, "width": width, "height": height}
+        super().__init__(**settings)
         # A copy is made anew from our keywords, not from those of the parent.
-        gym.utils.EzPickle.__init__(self, render_mode=render_mode, width=width, height=height)
+        gym.utils.EzPickle.__init__(self, **settings)
         self._start = 0.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
@@ -37,7 +46,7 @@ class SparseHalfCheetahEnv(HalfCheetahEnv):
     def step(  # type: ignore[override]  # the parent's reward is a NumPy scalar
         self, action: np.ndarray
     ) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Applies the torques, clipped to [-1, 1], for 0.05 seconds."""
+        """Applies the torques, clipped to [-1, 1]."""
         obs, _, terminated, truncated, info = super().step(np.clip(action, -1.0, 1.0))
         reward = float(info["x_position"] - self._start > TARGET_DISTANCE)
         state = {name: info[name] for name in ("x_position", "x_velocity")}

@@ -80,8 +80,16 @@ def test_actions_cost_nothing_and_nothing_ends_the_episode():
         assert not truncated
 
 
-def test_it_moves_as_half_cheetah_does():
-    ours, theirs = SparseHalfCheetahEnv(), gym.make("HalfCheetah-v5")
+def test_a_step_is_one_of_the_simulation_as_in_rllab():
+    assert SparseHalfCheetahEnv().dt == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("frame_skip", [1, 5])
+def test_it_moves_as_half_cheetah_does(frame_skip):
+    ours, theirs = (
+        SparseHalfCheetahEnv(frame_skip=frame_skip),
+        gym.make("HalfCheetah-v5", frame_skip=frame_skip),
+    )
     np.testing.assert_array_equal(played(ours, 4, ACTIONS)[:, :-1], played(theirs, 4, ACTIONS)[:, :-1])
 
 
@@ -100,10 +108,10 @@ def test_an_episode_depends_on_its_seed_and_actions_and_not_on_what_was_played_b
 
 
 def test_a_copy_plays_the_same_episodes():
-    env = SparseHalfCheetahEnv(width=64)
+    env = SparseHalfCheetahEnv(frame_skip=3, width=64)
     env.reset(seed=1)
     copied = copy.deepcopy(env)
-    assert copied.width == 64
+    assert (copied.frame_skip, copied.width) == (3, 64)
     np.testing.assert_array_equal(played(copied, 5, ACTIONS), played(env, 5, ACTIONS))
 
 
