@@ -18,7 +18,7 @@ OURS = {
     "paramnoise/SparseCartpoleSwingup-v0": "reward while the pole is up; needs the extra box2d",
     "paramnoise/SparseDoublePendulum-v0": "reward while the tip is near the top; needs the extra box2d",
     "paramnoise/SparseMountainCar-v0": "reward at the goal; vime_rule:true pays the left exit; needs the extra box2d",
-    "paramnoise/SparseHalfCheetah-v0": "reward beyond 5 units from the start; needs the extra mujoco",
+    "paramnoise/SparseHalfCheetah-v0": "reward 5 units ahead; frame_skip:5 has longer steps; needs the extra mujoco",
     "paramnoise/SwimmerGather-v0": "apples and bombs; solid_walls:false lets the swimmer pass; needs the extra mujoco",
 }
 """The environments of this package, with a line of help each."""
