@@ -12,7 +12,6 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from paramnoise.validation import UsageError, require
@@ -96,7 +95,7 @@ def _filter_back(cut: Cut, dtype: Any, kept: Any, gradient: Array) -> tuple[Any,
     gradient = gradient.astype(dtype)
     to_weight = jnp.einsum("bijn,bijk->nk", gradient, patches, preferred_element_type=jnp.float32)
     if images.dtype == jnp.uint8:
-        return np.zeros(images.shape, jax.dtypes.float0), to_weight
+        return None, to_weight
     to_patches = jnp.einsum("bijn,nk->bijk", gradient, weight, preferred_element_type=jnp.float32)
     (to_images,) = jax.linear_transpose(jax.vmap(cut), images)(to_patches)
     return to_images, to_weight
