@@ -173,9 +173,8 @@ def main(settings: Settings) -> None:
         "ours, epsilon-greedy": partial(ours, settings, "epsilon-greedy"),
         "emulator alone": partial(emulator, settings),
     }
-    wide = "ours, epsilon-greedy, float32"
     if product_dtype("auto") != "float32":
-        contenders[wide] = partial(ours, settings, "epsilon-greedy", precision="float32")
+        contenders["ours, epsilon-greedy, float32"] = partial(ours, settings, "epsilon-greedy", precision="float32")
     peer = "Stable-Baselines3, epsilon-greedy"
     if importlib.util.find_spec("stable_baselines3"):
         contenders[peer] = partial(stable_baselines3, settings)
@@ -185,10 +184,9 @@ def main(settings: Settings) -> None:
     plan = Plan(settings.steps, warm_up, settings.repeats)
     cores = dict(list(core_settings().items())[: 1 if settings.all_cores_only else None])
     rates = {name: measure(contenders, plan, chosen) for name, chosen in cores.items()}
-    noisy, plain, limit, *others = contenders
-    mine = [noisy, plain, *(name for name in others if name == wide)]
-    peers = [name for name in others if name != wide]
-    ratios = [(one, other) for other in (*peers, limit) for one in mine] + [(noisy, plain)]
+    mine = [name for name in contenders if name.startswith("ours")]
+    noisy, plain, *_ = mine
+    ratios = [(one, other) for other in contenders if other not in mine for one in mine] + [(noisy, plain)]
     show(f"DQN on {settings.game}", [rate_table(rates), ratio_table(rates, ratios)], plan)
     Console(width=140).print(acting_table())
 

@@ -14,7 +14,7 @@ from paramnoise.agents.q_learning import QLearningConfig, QLearningState, apply_
 from paramnoise.convolutions import NATURE, Layer, Precision, check_frames, check_layers
 from paramnoise.networks import PixelQNetwork, QNetwork
 from paramnoise.policies import GreedyPolicy
-from paramnoise.validation import require
+from paramnoise.validation import choose
 
 Network = QNetwork | PixelQNetwork
 
@@ -38,8 +38,7 @@ class DQNConfig(QLearningConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_layers(self.convolutions)
-        precisions = get_args(Precision)
-        require(self.precision in precisions, "precision", self.precision, f"one of {', '.join(precisions)}")
+        choose("precision", self.precision, dict.fromkeys(get_args(Precision)))
 
 
 def make(config: DQNConfig, observation: int | tuple[int, int, int], num_actions: int) -> Learner:
@@ -49,8 +48,9 @@ def make(config: DQNConfig, observation: int | tuple[int, int, int], num_actions
         kind: Any = {"policy_head": config.policy_head, "layer_norm": config.layer_norm}
         if isinstance(observation, int):
             return init_state(config, QNetwork((observation, *config.hidden_sizes, num_actions), key=key, **kind))
-        layers, sizes, kind["precision"] = config.convolutions, config.hidden_sizes, config.precision
-        return init_state(config, PixelQNetwork(observation, layers, sizes, num_actions, key=key, **kind))
+        layers, sizes = config.convolutions, config.hidden_sizes
+        network = PixelQNetwork(observation, layers, sizes, num_actions, key=key, precision=config.precision, **kind)
+        return init_state(config, network)
 
     if not isinstance(observation, int):
         check_frames(observation[1:], config.convolutions)

@@ -149,6 +149,11 @@ def test_convolutions_that_make_no_sense_are_refused(convolutions):
         dqn.DQNConfig(convolutions=convolutions)
 
 
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(UsageError, match="unknown precision 'float16': choose from auto, float32, bfloat16"):
+        dqn.DQNConfig(precision="float16")
+
+
 def test_frames_too_small_for_the_convolutions_are_refused():
     with pytest.raises(UsageError, match=r"frames of \(35, 84\) are too small"):
         dqn.make(dqn.DQNConfig(), (4, 35, 84), 2)
