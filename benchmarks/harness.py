@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
@@ -49,7 +50,9 @@ def measure(contenders: Mapping[str, Contender], plan: Plan, cores: set[int]) ->
     with contextlib.ExitStack() as stack:
         processes = {name: stack.enter_context(_process(make, cores)) for name, make in contenders.items()}
         for name, contender in processes.items():
+            started = time.perf_counter()
             _rate(name, contender, plan.warm_up)
+            print(f"{name}: warm after {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
         for _ in track(range(plan.repeats), f"{len(cores)} core(s)", transient=True):
             for name, contender in processes.items():
                 rates[name].append(_rate(name, contender, plan.steps))
