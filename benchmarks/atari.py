@@ -25,7 +25,7 @@ from rich.table import Table
 
 from paramnoise.convolutions import product_dtype
 
-LEARNING_STARTS = 1_000
+LEARNING_STARTS = 1_024
 HEADS = (16, 64, 256)
 EVERY = 4
 
