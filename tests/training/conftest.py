@@ -16,3 +16,13 @@ def compiled():
     jax.monitoring.register_event_duration_secs_listener(note)
     yield names
     jax.monitoring.unregister_event_duration_listener(note)
+
+
+@pytest.fixture
+def optimised():
+    """Programs compiled as users have them, where the sums of two programs have to be the same to the bit."""
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name]
+    jax.config.update(name, False)
+    yield
+    jax.config.update(name, before)

@@ -159,6 +159,7 @@ def test_the_behaviour_of_an_episode_follows_the_policy_and_keeps_its_offset():
     np.testing.assert_array_equal(offsets[1], offsets[2])
 
 
+@pytest.mark.usefixtures("optimised")
 def test_with_sigma_0_training_equals_plain_trpo_bit_for_bit():
     plain, silent = reach_loop(NoNoise()), reach_loop(OnPolicyParameterNoise(sigma=0.0, max_states=5))
     run(plain, 24 * 5)
