@@ -70,7 +70,7 @@ class Agent:
         """Makes an agent.
 
         Args:
-            env: a Gymnasium id, an environment (it is copied), or a function that makes one.
+            env: a Gymnasium id or a name, an environment (it is copied), or a function that makes one.
             exploration: a strategy such as `ParameterNoise(delta=0.05)`, or its name; None: the algorithm's default.
             seed: decides every random draw.
             num_envs: environments stepped together, each with its own exploration; None: one, or the preset's (Atari).

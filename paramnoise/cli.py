@@ -17,6 +17,7 @@ import tyro
 
 from paramnoise import commands, reproduce, reproduce_atari
 from paramnoise.agents import ALGORITHMS, Algorithm
+from paramnoise.envs import env_id
 from paramnoise.experiments.atari import ATARI
 from paramnoise.experiments.chain import CHAIN
 from paramnoise.experiments.engine import Engine
@@ -36,7 +37,7 @@ class Train(Generic[Settings]):
     """What `paramnoise train` takes, whatever the agent."""
 
     env: str
-    """A Gymnasium id; `paramnoise envs` lists them."""
+    """An id or a name; `paramnoise envs` lists them."""
     env_kwargs: tuple[str, ...] = ()
     """Keywords of the environment, as key:value."""
     exploration: tuple[str, ...] = ()
@@ -272,7 +273,8 @@ def _named_env(arguments: list[str]) -> tuple[str, dict[str, Any], str]:
         found, _ = parser.parse_known_args([_with_dashes(word) for word in arguments])
     except argparse.ArgumentError:
         return "", {}, ""
-    return found.env, commands.key_values("--env-kwargs", found.env_kwargs), next(iter(found.exploration), "")
+    kwargs = commands.key_values("--env-kwargs", found.env_kwargs)
+    return env_id(found.env), kwargs, next(iter(found.exploration), "")
 
 
 def _with_dashes(word: str) -> str:

@@ -13,8 +13,8 @@ import jax
 
 from paramnoise import api
 from paramnoise.agents import Algorithm, ESConfig
-from paramnoise.envs import OURS
 from paramnoise.envs.atari import GAMES, is_atari
+from paramnoise.envs.tasks import DENSE, OURS
 from paramnoise.presets import Preset, make_config, preset
 from paramnoise.training.config import RunConfig
 from paramnoise.training.ray_cluster import connect
@@ -87,13 +87,15 @@ def evaluate(run_dir: Path, episodes: int, seed: int, video: Path | None) -> int
 
 def envs() -> int:
     """`paramnoise envs`."""
-    print("Ours:")
-    for env_id, help_line in OURS.items():
-        print(f"  {env_id:<36} {help_line}")
+    print("Ours (names without namespace and version work too):")
+    for env, help_line in OURS.items():
+        print(f"  {env:<36} {help_line}")
+    print("\nThe paper's dense tasks (by name: HalfCheetah is HalfCheetah-v4):")
+    print(f"  {', '.join(DENSE)}")
     needed = "" if importlib.util.find_spec("ale_py") else " (needs: pip install 'paramnoise[atari]')"
     print(f"\nAtari, the paper's 21 games{needed}; any other of ale-py's works too:")
     print(f"  {', '.join(GAMES)}")
-    print("\nGymnasium's (any registered id works where the action space fits; the newest version of each):")
+    print("\nGymnasium's (any registered id works where the action space fits; a name means the newest, as listed):")
     families: dict[str, dict[str, str]] = {}
     for spec in gym.registry.values():
         if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium.envs."):

@@ -10,6 +10,7 @@ from typing import Any
 from paramnoise.agents import ALGORITHMS, Algorithm, DQNConfig, ESConfig, TRPOConfig
 from paramnoise.envs.atari import FRAME_SKIP, MAX_FRAMES, is_atari
 from paramnoise.envs.chain import DEFAULT_LENGTH, check_length, horizon
+from paramnoise.envs.tasks import DENSE, SPARSE, env_id, short_name
 from paramnoise.exploration import Exploration
 from paramnoise.training.config import RunConfig, as_tuples
 from paramnoise.validation import check_types, choose
@@ -56,11 +57,11 @@ def preset(env: str, env_kwargs: Mapping[str, Any]) -> Preset:
         return chain_preset(env_kwargs.get("length", DEFAULT_LENGTH))
     if is_atari(env):
         return ATARI
-    name = env.rpartition("/")[2].rpartition("-")[0]
+    name = short_name(env)
     on_policy = {"hidden_sizes": (64, 64)} if name in LOCOMOTION else {}
-    if name in DENSE:
+    if name in map(short_name, DENSE):
         return continuous_preset(0.2, on_policy)
-    if name in SPARSE:
+    if name in map(short_name, SPARSE):
         # With L2 the rare reward is found and not learned from.
         return continuous_preset(0.6, on_policy, critic_l2=0.0)
     return CLASSIC.get(env, Preset())
@@ -106,8 +107,6 @@ def continuous_preset(noise: float, on_policy: dict[str, Any], **agent: Any) -> 
     )
 
 
-DENSE = ("HalfCheetah", "Hopper", "InvertedDoublePendulum", "InvertedPendulum", "Reacher", "Swimmer", "Walker2d")
-SPARSE = ("SparseCartpoleSwingup", "SparseDoublePendulum", "SparseMountainCar", "SparseHalfCheetah", "SwimmerGather")
 LOCOMOTION = ("HalfCheetah", "Hopper", "Swimmer", "Walker2d", "SparseHalfCheetah", "SwimmerGather")
 
 ATARI = Preset(
@@ -166,6 +165,7 @@ def make_config(
     and `exploration_settings`.
     """
     env_kwargs = dict(env_kwargs or {})
+    env = env_id(env) if run.get("env_is_id", True) else env
     known = preset(env, env_kwargs)
     entry = choose("algorithm", algorithm, ALGORITHMS)
     kind = exploration.kind if isinstance(exploration, Exploration) else exploration or entry.default_exploration

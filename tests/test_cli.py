@@ -88,12 +88,13 @@ def test_an_exploration_takes_fields_by_name():
     assert held["exploration"]["max_age"] is None
 
 
-@pytest.mark.parametrize("option", ["--env-kwargs", "--env_kwargs"])
-def test_the_preset_of_a_task_applies_is_printed_and_can_be_overridden(option):
+@pytest.mark.parametrize(("env", "option"), [("paramnoise/Chain-v0", "--env-kwargs"), ("Chain", "--env_kwargs")])
+def test_the_preset_of_a_task_applies_is_printed_and_can_be_overridden(env, option):
     words = "--hidden-sizes 8 --batch-size 4 --buffer-size 64 --steps 20 --run-dir run"
-    printed = output(f"train dqn --env paramnoise/Chain-v0 {option} length:5 {words}")
+    printed = output(f"train dqn --env {env} {option} length:5 {words}")
     assert "from the preset of paramnoise/Chain-v0" in printed
     held = json.loads(Path("run/config.json").read_text())["config"]
+    assert held["env"] == "paramnoise/Chain-v0"
     assert held["env_kwargs"] == {"length": 5}
     assert held["agent"]["learning_starts"] == 5 * 14
     assert held["agent"]["gamma"] == 0.999

@@ -5,7 +5,6 @@ import gymnasium as gym
 from paramnoise.envs.atari import AtariFrames, is_atari
 from paramnoise.envs.chain import ChainEnv, chain
 from paramnoise.envs.factory import (
-    OURS,
     EnvLike,
     env_factory,
     env_name,
@@ -17,6 +16,7 @@ from paramnoise.envs.factory import (
 from paramnoise.envs.frames import FrameEnvs, FrameStep, GymFrames
 from paramnoise.envs.jax_env import JaxEnv, JaxStep
 from paramnoise.envs.stacks import stack_env_factory
+from paramnoise.envs.tasks import OURS, env_id
 from paramnoise.envs.vector import VectorEnv
 
 SPARSE_HORIZON = 500
@@ -50,6 +50,7 @@ __all__ = [
     "VectorEnv",
     "chain",
     "env_factory",
+    "env_id",
     "env_name",
     "environment_actions",
     "is_atari",

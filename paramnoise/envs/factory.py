@@ -9,26 +9,17 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from paramnoise.envs.tasks import env_id
 from paramnoise.validation import UsageError
 
 EnvLike = str | gym.Env | Callable[[], gym.Env]
-
-OURS = {
-    "paramnoise/Chain-v0": "the chain of the paper (app. A.3); length:N sets its number of states (default 20)",
-    "paramnoise/SparseCartpoleSwingup-v0": "reward while the pole is up; needs the extra box2d",
-    "paramnoise/SparseDoublePendulum-v0": "reward while the tip is near the top; needs the extra box2d",
-    "paramnoise/SparseMountainCar-v0": "reward at the goal; vime_rule:true pays the left exit; needs the extra box2d",
-    "paramnoise/SparseHalfCheetah-v0": "reward 5 units ahead; frame_skip:5 has longer steps; needs the extra mujoco",
-    "paramnoise/SwimmerGather-v0": "apples and bombs; solid_walls:false lets the swimmer pass; needs the extra mujoco",
-}
-"""The environments of this package, with a line of help each."""
 
 
 def env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Callable[[], gym.Env]:
     """A function that makes the environment anew, its observations flattened to a vector.
 
     Args:
-        env: a Gymnasium id, an environment (each call copies it), or a function that makes one.
+        env: a Gymnasium id or name (`env_id`), an environment (each call copies it), or a function that makes one.
         env_kwargs: keywords for an id.
 
     Raises:
@@ -100,17 +91,17 @@ def _fresh_unchanged(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
     return _guarded(copy.deepcopy(env) if isinstance(env, gym.Env) else env())
 
 
-def _make_by_id(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env:
+def _make_by_id(name: str, kwargs: Mapping[str, Any]) -> gym.Env:
     try:
-        return gym.make(env_id, **kwargs)
+        return gym.make(env_id(name), **kwargs)
     except (gym.error.UnregisteredEnv, ModuleNotFoundError) as error:
         raise UsageError(
-            f"unknown environment {env_id!r}: {_one_line(error)} (`paramnoise envs` lists those installed)"
+            f"unknown environment {name!r}: {_one_line(error)} (`paramnoise envs` lists those installed)"
         ) from None
     except Exception as error:  # whatever an environment makes of keywords that it does not take
         with_keywords = f" with {dict(kwargs)}" if kwargs else ""
         reason = f"{type(error).__name__}: {_one_line(error)}"
-        raise UsageError(f"cannot make environment {env_id!r}{with_keywords}: {reason}") from None
+        raise UsageError(f"cannot make environment {name!r}{with_keywords}: {reason}") from None
 
 
 def _guarded(env: gym.Env) -> gym.Env:

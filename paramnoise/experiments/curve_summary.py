@@ -9,8 +9,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from paramnoise.envs.tasks import NAMESPACE
 from paramnoise.experiments.curve_results import Point
-from paramnoise.experiments.learning_curves import OURS
 from paramnoise.experiments.statistics import (
     CONFIDENCE,
     Estimate,
@@ -157,7 +157,7 @@ def _table(summaries: Iterable[Summary], together: dict[str, Estimate]) -> Table
     for row in summaries:
         cut = f" of {row.last_step:,}" if row.step < row.last_step else ""
         table.add_row(
-            row.env.removeprefix(OURS),
+            row.env.removeprefix(NAMESPACE),
             row.exploration,
             f"{row.step:,}{cut}",
             _text(Estimate(row.median, row.q25, row.q75)),

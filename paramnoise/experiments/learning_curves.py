@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from paramnoise.envs.tasks import DENSE, NAMESPACE, SPARSE, env_id, short_name
 from paramnoise.experiments.curve_results import Point
 from paramnoise.experiments.figure import Figure, Method
 from paramnoise.experiments.sweep import Line
@@ -23,8 +24,6 @@ from paramnoise.training.config import RunConfig
 from paramnoise.training.run import run
 from paramnoise.training.run_directory import RunDirectory
 from paramnoise.validation import UsageError
-
-OURS = "paramnoise/"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,34 +80,12 @@ EFFICIENCY = (
     Method("ddpg", "parameter", "DDPG, parameter noise"),
     Method("trpo", "parameter", "TRPO, parameter noise"),
 )
-DENSE = tuple(
-    f"{name}-v4"
-    for name in (
-        "HalfCheetah",
-        "Walker2d",
-        "Hopper",
-        "Swimmer",
-        "InvertedDoublePendulum",
-        "Reacher",
-        "InvertedPendulum",
-    )
-)
-SPARSE = tuple(
-    f"{OURS}{name}-v0"
-    for name in (
-        "SwimmerGather",
-        "SparseHalfCheetah",
-        "SparseCartpoleSwingup",
-        "SparseDoublePendulum",
-        "SparseMountainCar",
-    )
-)
 REACHED: dict[str, tuple[float, ...]] = {
     "HalfCheetah-v4": (1_000.0, 2_000.0),
     "Hopper-v4": (1_000.0,),
     "InvertedPendulum-v4": (950.0,),
-    f"{OURS}SparseCartpoleSwingup-v0": (100.0, 400.0),
-    f"{OURS}SparseMountainCar-v0": (0.9,),
+    f"{NAMESPACE}SparseCartpoleSwingup-v0": (100.0, 400.0),
+    f"{NAMESPACE}SparseMountainCar-v0": (0.9,),
 }
 """The returns that `reproduce es` waits for, each at some way to what its task allows; docs/experiments.md says why."""
 FIGURES: dict[str, CurveFigure] = {
@@ -169,7 +146,7 @@ class CurveRun(NamedTuple):
         """The run in a line of progress, and its directory below the figure's."""
         config = self.config
         method = FIGURES[self.figure].name_of(config.algorithm, config.exploration.kind)
-        return f"{config.env.removeprefix(OURS)}/{method}/seed-{config.seed}"
+        return f"{config.env.removeprefix(NAMESPACE)}/{method}/seed-{config.seed}"
 
     @property
     def directory(self) -> RunDirectory:
@@ -235,22 +212,14 @@ def grid(figure: CurveFigure, scale: CurveScale, methods: Sequence[Method], out:
 
 
 def find_env(name: str) -> str:
-    """The id of one of the paper's tasks, from its id or short name, or of any environment that Gymnasium knows."""
-    known = (*DENSE, *SPARSE)
-    for env in known:
-        if name in (env, env.removeprefix(OURS), short_name(env)):
-            return env
-    if name in gym.registry:
-        return name
-    raise UsageError(
-        f"unknown environment {name!r}: choose from {', '.join(map(short_name, known))}, "
-        "or give an id that `paramnoise envs` lists"
-    )
-
-
-def short_name(env: str) -> str:
-    """A task's name without namespace and version."""
-    return env.rpartition("/")[2].rpartition("-v")[0]
+    """The id of an environment that Gymnasium knows, from its id or name."""
+    env = env_id(name)
+    if env not in gym.registry:
+        raise UsageError(
+            f"unknown environment {name!r}: choose from {', '.join(map(short_name, (*DENSE, *SPARSE)))}, "
+            "or give an id that `paramnoise envs` lists"
+        )
+    return env
 
 
 def in_order(runs: Iterable[CurveRun]) -> list[CurveRun]:

@@ -12,9 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
+from paramnoise.envs.tasks import NAMESPACE
 from paramnoise.experiments.chain import CHAIN, Outcome, medians
 from paramnoise.experiments.curve_results import Band, Point, bands
-from paramnoise.experiments.learning_curves import OURS, CurveFigure
+from paramnoise.experiments.learning_curves import CurveFigure
 from paramnoise.experiments.sample_efficiency import Reach, aligned, reaches
 
 COLUMNS = 4
@@ -76,7 +77,7 @@ def plot_learning_curves(
                 _draw_line(axis, own[method.exploration], drawn.steps_per_epoch, f"C{colour}", method.label)
         seeds = sorted({max(band.seeds for band in line) for line in own.values()})
         counted = f"{seeds[0]} seed{'s' * (seeds[0] > 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
-        axis.set_title(f"{env.removeprefix(OURS)} ({counted})", fontsize=10)
+        axis.set_title(f"{env.removeprefix(NAMESPACE)} ({counted})", fontsize=10)
         axis.set_xlabel(x_label or f"epoch ({drawn.steps_per_epoch:,} steps)")
         axis.grid(color="0.93")
     _finish(figure, axes, path, y_label)
@@ -95,7 +96,7 @@ def plot_sample_efficiency(drawn: CurveFigure, points: list[Point], path: Path) 
         for threshold in drawn.thresholds.get(env, ()):
             axis.axhline(threshold, color="0.4", linestyle="--", linewidth=0.8, zorder=1)
         axis.set_xscale("log")
-        axis.set_title(env.removeprefix(OURS), fontsize=10)
+        axis.set_title(env.removeprefix(NAMESPACE), fontsize=10)
         axis.set_xlabel("environment steps")
         axis.grid(color="0.93")
     _finish(figure, axes, path)

@@ -13,9 +13,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from paramnoise.envs.tasks import NAMESPACE
 from paramnoise.experiments.curve_results import Point
 from paramnoise.experiments.curve_summary import WIDTH
-from paramnoise.experiments.learning_curves import OURS
 from paramnoise.training.checkpoint import write_atomically
 from paramnoise.training.run_directory import csv_text
 
@@ -215,7 +215,7 @@ def _table(rows: Iterable[Efficiency]) -> Table:
         column.justify = "right"
     for row in rows:
         table.add_row(
-            row.env.removeprefix(OURS),
+            row.env.removeprefix(NAMESPACE),
             f"{row.threshold:g}",
             row.algorithm,
             f"not within {row.within:,}" if math.isinf(row.steps) else f"{row.steps:,.0f}",

@@ -5,7 +5,8 @@ import pytest
 from paramnoise.envs import OURS, env_factory
 from paramnoise.envs.factory import environment_actions
 from paramnoise.envs.mujoco_guard import DivergenceGuard
-from paramnoise.presets import SPARSE, make_config, preset
+from paramnoise.envs.tasks import DENSE, SPARSE, env_id, short_name
+from paramnoise.presets import make_config, preset
 
 SIZES = {  # the paper's table (app. A.2)
     "SparseCartpoleSwingup": (4, 1),
@@ -38,9 +39,40 @@ def test_a_sparse_task_has_the_paper_s_sizes_and_horizon(name):
 def test_every_environment_of_ours_is_listed_and_every_sparse_one_has_a_preset():
     registered = {env_id for env_id in gym.registry if env_id.startswith("paramnoise/")}
     assert registered == set(OURS)
-    for name in SPARSE:
-        assert f"paramnoise/{name}-v0" in OURS
-        assert preset(f"paramnoise/{name}-v0", {}).agent == {"critic_l2": 0.0}
+    for env in SPARSE:
+        assert env in OURS
+        assert preset(env, {}).agent == {"critic_l2": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "env"),
+    [
+        ("HalfCheetah", "HalfCheetah-v4"),  # the paper's, not Gymnasium's newest
+        ("HalfCheetah-v5", "HalfCheetah-v5"),
+        ("Ant", "Ant-v5"),
+        ("CartPole", "CartPole-v1"),
+        ("Chain", "paramnoise/Chain-v0"),
+        ("SwimmerGather-v0", "paramnoise/SwimmerGather-v0"),
+        ("Pong", "Pong"),
+        ("Nothing", "Nothing"),
+        ("not an id", "not an id"),
+    ],
+)
+def test_a_name_stands_for_an_id(name, env):
+    assert env_id(name) == env
+
+
+def test_names_of_tasks_are_distinct():
+    assert len(set(map(short_name, (*DENSE, *OURS)))) == 13
+
+
+def test_a_name_has_the_preset_of_its_id_and_makes_the_same_environment():
+    config = make_config("ddpg", "HalfCheetah", exploration="parameter")
+    assert config == make_config("ddpg", "HalfCheetah-v4", exploration="parameter")
+    assert config.exploration.delta == 0.2
+    assert env_factory("SparseMountainCar")().spec.id == "paramnoise/SparseMountainCar-v0"
+    assert make_config("dqn", "CartPole").steps == 50_000
+    assert make_config("dqn", "CartPole", env_is_id=False).env == "CartPole"  # a function of that name
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from paramnoise.envs.tasks import DENSE
 from paramnoise.experiments import plots
 from paramnoise.experiments.curve_results import Point
-from paramnoise.experiments.learning_curves import DENSE, FIGURES
+from paramnoise.experiments.learning_curves import FIGURES
 
 FIGURE = FIGURES["ddpg-dense"]
 
