@@ -179,6 +179,14 @@ class Agent:
         save_loop(self._loop, path / "checkpoint", wall_time=0.0)
         RunDirectory(path).write_config(self.config)
 
+    @classmethod
+    def load(cls, path: str | Path, env: EnvLike | None = None) -> Self:
+        """Loads an agent of this kind, as `paramnoise.load` does one of any kind."""
+        agent = load(path, env)
+        if not isinstance(agent, cls):
+            raise UsageError(f"{path} holds an agent of {agent.algorithm}, which paramnoise.load loads")
+        return agent
+
 
 class DQN(Agent):
     """DQN, plain or with a policy head (`policy_head=True`); explores by `EpsilonGreedy` unless told otherwise."""

@@ -149,6 +149,9 @@ def test_an_agent_can_be_saved_before_it_learned_and_over_itself(tmp_path):
     assert_same_agent(pn.load(tmp_path).learn(20, **QUIET), agent.learn(20, **QUIET))
     agent.save(str(tmp_path))
     assert_same_agent(pn.load(str(tmp_path)), agent)
+    assert_same_agent(pn.DQN.load(tmp_path), agent)
+    with pytest.raises(pn.UsageError, match="holds an agent of dqn"):
+        pn.DDPG.load(tmp_path)
 
 
 def test_saving_refuses_what_is_not_a_saved_agent(learned, tmp_path):
