@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium as gym
 import jax
+from gymnasium.envs.registration import find_highest_version
 
 from paramnoise import api
 from paramnoise.agents import Algorithm, ESConfig
@@ -95,19 +96,21 @@ def envs() -> int:
     needed = "" if importlib.util.find_spec("ale_py") else " (needs: pip install 'paramnoise[atari]')"
     print(f"\nAtari, the paper's 21 games{needed}; any other of ale-py's works too:")
     print(f"  {', '.join(GAMES)}")
-    print("\nGymnasium's (any registered id works where the action space fits; a name means the newest, as listed):")
-    families: dict[str, dict[str, str]] = {}
+    print(
+        "\nGymnasium's (any registered id works where the action space fits; other names mean the newest, as listed):"
+    )
+    families: dict[str, list[str]] = {}
     for spec in gym.registry.values():
         if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium.envs."):
             family = spec.entry_point.split(".")[2].split(":")[0]
-            newest = families.setdefault(family, {})
-            if spec.name not in newest or (spec.version or 0) > (gym.spec(newest[spec.name]).version or 0):
-                newest[spec.name] = spec.id
+            newest = families.setdefault(family, [])
+            if spec.version == find_highest_version(spec.namespace, spec.name):
+                newest.append(spec.id)
     needs = {"box2d": "Box2D", "mujoco": "mujoco"}
     for family, newest in families.items():
         missing = family in needs and importlib.util.find_spec(needs[family]) is None
         note = f" (needs: pip install 'paramnoise[{family}]')" if missing else ""
-        print(f"  {family}{note}: {', '.join(newest.values())}")
+        print(f"  {family}{note}: {', '.join(newest)}")
     return 0
 
 

@@ -3,6 +3,7 @@
 import re
 
 import gymnasium as gym
+from gymnasium.envs.registration import find_highest_version
 
 from paramnoise.envs.atari import is_atari
 
@@ -50,5 +51,6 @@ def env_id(name: str) -> str:
     for env in (*OURS, *DENSE):
         if name in (short_name(env), env.removeprefix(NAMESPACE)):
             return env
-    versions = [spec.version or 0 for spec in gym.registry.values() if spec.id == f"{name}-v{spec.version}"]
-    return f"{name}-v{max(versions)}" if versions else name
+    namespace, _, bare = name.rpartition("/")
+    newest = find_highest_version(namespace or None, bare)
+    return name if newest is None else f"{name}-v{newest}"
