@@ -23,7 +23,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from paramnoise.convolutions import product_dtype
+from paramnoise.networks.convolutions import product_dtype
 
 LEARNING_STARTS = 1_024
 HEADS = (16, 64, 256)
@@ -54,8 +54,8 @@ def ours(settings: Settings, exploration: str, **agent: Any) -> Window:
     """Training by this package, without evaluations."""
     import jax
 
-    from paramnoise.presets import make_config
-    from paramnoise.training.run import make_loop
+    from paramnoise.envs.presets import make_config
+    from paramnoise.runs.run import make_loop
 
     agent |= {"buffer_size": settings.buffer_size, "learning_starts": LEARNING_STARTS}
     config = make_config(
@@ -130,7 +130,7 @@ def acting_table(repeats: int = 30) -> Table:
     import jax.numpy as jnp
 
     from paramnoise.agents import DQNConfig, dqn
-    from paramnoise.exploration import EpsilonGreedy, ParameterNoise
+    from paramnoise.explorations import EpsilonGreedy, ParameterNoise
 
     learner = dqn.make(DQNConfig(hidden_sizes=(512,), policy_head=True), (4, 84, 84), 6)
     policy = learner.policy(jax.jit(learner.init)(jax.random.key(0)))

@@ -17,8 +17,8 @@ def ours(algorithm: str, env: str, exploration: str, agent: Mapping[str, Any], *
 
     from paramnoise.commands import use_one_thread
     from paramnoise.envs import env_factory
-    from paramnoise.presets import make_config
-    from paramnoise.training.run import build_loop
+    from paramnoise.envs.presets import make_config
+    from paramnoise.runs.run import build_loop
 
     use_one_thread()
     config = make_config(algorithm, env, exploration=exploration, agent=agent, **run)

@@ -14,10 +14,10 @@ from rich.table import Table
 
 from paramnoise.agents import ALGORITHMS
 from paramnoise.envs import chain, env_factory
-from paramnoise.presets import make_config
-from paramnoise.training.compiled import CompiledLoop
-from paramnoise.training.host import HostLoop
-from paramnoise.training.run_directory import provenance
+from paramnoise.envs.presets import make_config
+from paramnoise.loops.compiled import CompiledLoop
+from paramnoise.loops.host import HostLoop
+from paramnoise.runs.directory import provenance
 
 REPEATS = 5
 CHAIN_LENGTH = 20

@@ -26,14 +26,14 @@ from rich.table import Table
 
 from paramnoise.agents.es import noise_table
 from paramnoise.envs import env_factory
-from paramnoise.experiments.sweep import Line, cores, run_all
-from paramnoise.presets import make_config
-from paramnoise.training.config import RunConfig
-from paramnoise.training.display import StopFlag
-from paramnoise.training.members import Broadcast, Episode, MemberEvaluator, Setting
-from paramnoise.training.population import PopulationLoop
-from paramnoise.training.ray_cluster import connect
-from paramnoise.training.run import build_loop
+from paramnoise.parallel.sweep import Line, cores, run_all
+from paramnoise.envs.presets import make_config
+from paramnoise.runs.config import RunConfig
+from paramnoise.runs.display import StopFlag
+from paramnoise.loops.members import Broadcast, Episode, MemberEvaluator, Setting
+from paramnoise.loops.population import PopulationLoop
+from paramnoise.parallel.ray_cluster import connect
+from paramnoise.runs.run import build_loop
 
 ENV = "HalfCheetah-v4"
 EPISODE = 1_000

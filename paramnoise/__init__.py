@@ -2,16 +2,16 @@
 
 from paramnoise import noise
 from paramnoise.api import DDPG, DQN, ES, TRPO, Agent, BootstrappedDQN, Evaluation, load
-from paramnoise.exploration import (
+from paramnoise.explorations import (
     BootstrapHead,
     EpsilonGreedy,
     Exploration,
     Gaussian,
     NoNoise,
+    OnPolicyParameterNoise,
     OrnsteinUhlenbeck,
     ParameterNoise,
 )
-from paramnoise.on_policy_noise import OnPolicyParameterNoise
 from paramnoise.validation import UsageError
 
 __version__ = "0.1.0"

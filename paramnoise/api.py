@@ -9,20 +9,16 @@ from typing import Any, ClassVar, Self
 import gymnasium as gym
 import numpy as np
 
-from paramnoise import video
 from paramnoise.envs import EnvLike, env_factory, env_name, environment_actions, known_kwargs, unflattened_space
-from paramnoise.envs.stacks import stack_env_factory
-from paramnoise.envs.vector import episode_seed
-from paramnoise.exploration import Exploration
-from paramnoise.policies import noise_free_actions
-from paramnoise.presets import make_config
-from paramnoise.training.config import RunConfig
-from paramnoise.training.display import bar, describe
-from paramnoise.training.evaluation import EVALUATION_STREAM
-from paramnoise.training.pixel_member import PixelMember
-from paramnoise.training.population import PopulationLoop
-from paramnoise.training.run import load_loop, make_loop, save_loop
-from paramnoise.training.run_directory import RunDirectory
+from paramnoise.explorations import Exploration
+from paramnoise.loops.evaluation import EVALUATION_STREAM
+from paramnoise.loops.vector import episode_seed
+from paramnoise.networks.policies import noise_free_actions
+from paramnoise.runs import video
+from paramnoise.runs.config import RunConfig, make_config
+from paramnoise.runs.directory import RunDirectory
+from paramnoise.runs.display import bar, describe
+from paramnoise.runs.run import load_loop, make_loop, save_loop
 from paramnoise.validation import UsageError, require
 
 
@@ -95,10 +91,10 @@ class Agent:
     def _adopt(self, config: RunConfig, env: EnvLike) -> None:
         self.config = config
         self._env_like = env
-        self._loop = make_loop(config, env)
+        self._loop = make_loop([config], env)
         env_kwargs = config.env_kwargs if isinstance(env, str) else None
-        loop = self._loop
-        self._stack_shape = loop.stack_shape if isinstance(loop, PixelMember | PopulationLoop) else None
+        spaces = self._loop.learner.spaces
+        self._stack_shape = spaces.observation if spaces.shows_frames else None
         self._env = env_factory(env, env_kwargs)() if self._stack_shape is None else None
 
     @property
@@ -123,7 +119,7 @@ class Agent:
                 eval_episodes=eval_episodes,
                 on_step=shown.advance_to,
             )
-            for row in rows:
+            for (row,) in rows:
                 rate = (self.step - first) / (time.perf_counter() - started)
                 if progress:
                     shown.line(describe({**row, "steps_per_second": rate}))
@@ -138,11 +134,11 @@ class Agent:
         """
         if self._stack_shape is not None:
             stacks, is_batch = _as_batch(self._stack_shape, np.asarray(obs, np.uint8))
-            actions = np.asarray(noise_free_actions(self._loop.policy, stacks))
+            actions = np.asarray(noise_free_actions(self._loop.policy(), stacks))
             return (actions if is_batch else actions[0]), None
         assert self._env is not None
         flat, is_batch = _flatten(unflattened_space(self._env), obs)
-        actions = environment_actions(self._env, np.asarray(noise_free_actions(self._loop.policy, flat)))
+        actions = environment_actions(self._env, np.asarray(noise_free_actions(self._loop.policy(), flat)))
         return (actions if is_batch else actions[0]), None
 
     def evaluate(self, episodes: int = 20, seed: int = 0) -> Evaluation:
@@ -161,15 +157,11 @@ class Agent:
         require(episodes >= 1, "episodes", episodes, "at least 1")
         path = Path(path)
         video.check_path(path)
-        if isinstance(self._loop, PixelMember):
-            return Evaluation(tuple(video.record_frames(self._loop, path, episodes, seed)))
         if self._stack_shape is not None:
-            given = self.config.env_kwargs if isinstance(self._env_like, str) else None
-            env = stack_env_factory(self._env_like, given)()
-        else:
-            env = video.rendering_env(self._env_like, self.config.env_kwargs)
+            return Evaluation(tuple(video.record_frames(self._loop, path, episodes, seed)))
+        env = video.rendering_env(self._env_like, self.config.env_kwargs)
         seeds = [episode_seed(EVALUATION_STREAM + seed, i, 0) for i in range(episodes)]
-        return Evaluation(tuple(video.record(env, self._loop.policy, path, seeds, self.config.eval_max_steps)))
+        return Evaluation(tuple(video.record(env, self._loop.policy(), path, seeds, self.config.eval_max_steps)))
 
     def save(self, path: str | Path) -> None:
         """Writes the whole agent, replay included, so that a loaded one learns on as this one would."""

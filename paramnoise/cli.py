@@ -15,25 +15,25 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from paramnoise import commands, reproduce, reproduce_atari
-from paramnoise.agents import ALGORITHMS, Algorithm
+from paramnoise import commands
+from paramnoise.agents.base import AGENTS, AgentEntry
 from paramnoise.envs import env_id
-from paramnoise.experiments.atari import ATARI
-from paramnoise.experiments.chain import CHAIN
-from paramnoise.experiments.engine import Engine
-from paramnoise.experiments.learning_curves import FIGURES, CurveFigure
-from paramnoise.presets import preset
-from paramnoise.training.config import RunConfig
-from paramnoise.training.run import CHECKPOINT_SECONDS
+from paramnoise.envs.base import preset
+from paramnoise.figures import reproduce, reproduce_atari
+from paramnoise.figures.atari import ATARI
+from paramnoise.figures.chain import CHAIN
+from paramnoise.figures.learning_curves import FIGURES, CurveFigure
+from paramnoise.parallel.engine import Engine
+from paramnoise.runs.config import RunSettings
+from paramnoise.runs.run import CHECKPOINT_SECONDS
 from paramnoise.validation import RunError, UsageError
 
 Command = Callable[[], int]
 Settings = TypeVar("Settings")
-_DEFAULT: Any = {field.name: field.default for field in dataclasses.fields(RunConfig)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Train(Generic[Settings]):
+class Train(RunSettings, Generic[Settings]):
     """What `paramnoise train` takes, whatever the agent."""
 
     env: str
@@ -42,26 +42,6 @@ class Train(Generic[Settings]):
     """Keywords of the environment, as key:value."""
     exploration: tuple[str, ...] = ()
     """KIND [field:value ...], for example: parameter delta:0.05 adapt_every:50."""
-    steps: int = _DEFAULT["steps"]
-    """Environment steps in all, over all environments."""
-    seed: int = _DEFAULT["seed"]
-    """Decides every random draw of the run."""
-    num_envs: int = _DEFAULT["num_envs"]
-    """Environments stepped together, each with its own exploration."""
-    overlap: bool = _DEFAULT["overlap"]
-    """Learn while the environments step, where a second core is free; acting is then one training behind."""
-    eval_every: int = _DEFAULT["eval_every"]
-    """Environment steps between noise-free evaluations."""
-    eval_episodes: int = _DEFAULT["eval_episodes"]
-    """Episodes of an evaluation."""
-    eval_max_steps: int = _DEFAULT["eval_max_steps"]
-    """Steps after which an evaluation's episode is cut, for environments without a time limit."""
-    log_every: int | None = _DEFAULT["log_every"]
-    """Pixels: environment steps between rows of progress that tell of training alone."""
-    replay_on: Literal["auto", "device", "host"] = _DEFAULT["replay_on"]
-    """Pixels: where replay keeps frames; auto is the device if it is a GPU."""
-    save_replay: bool = _DEFAULT["save_replay"]
-    """Pixels: whether checkpoints hold replay, gigabytes; a run resumed without fills it anew before it learns on."""
     run_dir: Path | None = None
     """Where the run is kept; by default a new directory below runs/."""
     resume: bool = False
@@ -196,7 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: list[str]) -> Command:
     app, train, figures, plot = (tyro.extras.SubcommandApp() for _ in range(4))
-    for algorithm in ALGORITHMS.values():
+    for algorithm in AGENTS.values():
         train.command(name=algorithm.name)(_train_command(algorithm, arguments))
     figures.command(name=CHAIN.name)(reproduce_chain)
     plot.command(name=CHAIN.name)(plot_chain)
@@ -224,11 +204,11 @@ def _parse(arguments: list[str]) -> Command:
         raise
 
 
-def _train_command(algorithm: Algorithm, arguments: list[str]) -> Callable[..., Command]:
+def _train_command(algorithm: AgentEntry, arguments: list[str]) -> Callable[..., Command]:
     """The train command of one agent; its defaults are those of the environment that the arguments name."""
     env, env_kwargs, exploration = _named_env(arguments)
     known = preset(env, env_kwargs)
-    agent = known.agent_settings(algorithm.config, exploration or algorithm.default_exploration)
+    agent = known.of(algorithm.name).with_exploration(exploration or algorithm.default_exploration)
     defaults = Train(env=tyro.MISSING, agent=algorithm.config(**agent), **known.run)
     settings = algorithm.config
 

@@ -13,21 +13,21 @@ import jax
 from gymnasium.envs.registration import find_highest_version
 
 from paramnoise import api
-from paramnoise.agents import Algorithm, ESConfig
+from paramnoise.agents.base import AgentEntry
 from paramnoise.envs.atari import GAMES, is_atari
-from paramnoise.envs.tasks import DENSE, OURS
-from paramnoise.presets import Preset, make_config, preset
-from paramnoise.training.config import RunConfig
-from paramnoise.training.ray_cluster import connect
-from paramnoise.training.run import run
+from paramnoise.envs.base import ENVS, Preset, preset
+from paramnoise.envs.continuous import DENSE
+from paramnoise.parallel.ray_cluster import connect
+from paramnoise.runs.config import RunConfig, RunSettings, make_config
+from paramnoise.runs.run import run
+from paramnoise.runs.video import check_path
 from paramnoise.validation import UsageError, require
-from paramnoise.video import check_path
 
 INTERRUPTED = 128
 """Added to a signal's number, it is the exit status of a stopped command."""
 
 
-def train(algorithm: Algorithm, args: Any) -> int:
+def train(algorithm: AgentEntry, args: Any) -> int:
     """`paramnoise train`; `args` is `cli.Train`."""
     kind, *settings = args.exploration or (algorithm.default_exploration,)
     config = make_config(
@@ -37,22 +37,13 @@ def train(algorithm: Algorithm, args: Any) -> int:
         exploration=kind,
         exploration_settings=key_values("--exploration", settings),
         agent=dataclasses.asdict(args.agent),
-        seed=args.seed,
-        num_envs=args.num_envs,
-        overlap=args.overlap,
-        steps=args.steps,
-        eval_every=args.eval_every,
-        eval_episodes=args.eval_episodes,
-        eval_max_steps=args.eval_max_steps,
-        log_every=args.log_every,
-        replay_on=args.replay_on,
-        save_replay=args.save_replay,
+        **{field.name: getattr(args, field.name) for field in dataclasses.fields(RunSettings)},
     )
     path = args.run_dir or _default_run_dir(config, args.resume)
     use_compilation_cache()
-    if algorithm.is_population or not is_atari(args.env):  # workers are how a population uses more cores
+    if algorithm.experience == "returns" or not is_atari(args.env):  # workers are how a population uses more cores
         use_one_thread()
-    if isinstance(config.agent, ESConfig) and config.agent.engine == "ray":
+    if getattr(config.agent, "engine", None) == "ray":
         connect(config.agent.ray_address, config.agent.workers)  # an error before anything is written
     summary = run(
         config,
@@ -89,8 +80,9 @@ def evaluate(run_dir: Path, episodes: int, seed: int, video: Path | None) -> int
 def envs() -> int:
     """`paramnoise envs`."""
     print("Ours (names without namespace and version work too):")
-    for env, help_line in OURS.items():
-        print(f"  {env:<36} {help_line}")
+    for entry in ENVS.values():
+        if entry.help:
+            print(f"  {entry.id:<36} {entry.help}")
     print("\nThe paper's dense tasks (by name: HalfCheetah is HalfCheetah-v4):")
     print(f"  {', '.join(DENSE)}")
     needed = "" if importlib.util.find_spec("ale_py") else " (needs: pip install 'paramnoise[atari]')"
@@ -163,8 +155,8 @@ def _print_settings(config: RunConfig, path: Path) -> None:
     print("  run: " + ", ".join(f"{name} {values[name]}" for name in names))
     if known != Preset():
         preset_names = [
-            *known.agent_settings(config.made_by.config, config.exploration.kind),
-            *known.exploration_settings(config.made_by, config.exploration.kind),
+            *known.of(config.algorithm).with_exploration(config.exploration.kind),
+            *known.of(config.algorithm).explorations.get(config.exploration.kind, {}),
             *known.run,
         ]
         print(f"  from the preset of {config.env}, unless set by you: {', '.join(preset_names)}")

@@ -1,9 +1,10 @@
 """Errors that name the value, the constraint and the remedy."""
 
+import difflib
 import importlib.util
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,11 +32,18 @@ def require_extra(module: str, extra: str, what: str) -> None:
         raise UsageError(f"{what} need an extra that is not installed: run `pip install 'paramnoise[{extra}]'`")
 
 
-def choose(kind: str, name: str, choices: Mapping[str, Value]) -> Value:
-    """Looks a name up, or raises UsageError with the names that exist."""
-    if name not in choices:
-        raise UsageError(f"unknown {kind} {name!r}: choose from {', '.join(choices)}")
-    return choices[name]
+def lookup(kind: str, name: str, known: Mapping[str, Value]) -> Value:
+    """What a name stands for, or UsageError with the names that exist."""
+    if name not in known:
+        raise UsageError(f"unknown {kind} {name!r}: {did_you_mean(name, known)}")
+    return known[name]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error about an unknown name: the nearest that exists, if one is near, and all of them."""
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    return f"{f'did you mean {near[0]}? ' if near else ''}choose from {', '.join(names)}"
 
 
 def check_types(cls: type, settings: Mapping[str, Any], what: str) -> None:

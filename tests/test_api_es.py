@@ -3,9 +3,9 @@ import pytest
 
 import paramnoise as pn
 from paramnoise.cli import main
-from paramnoise.presets import make_config
-from paramnoise.training.config import RunConfig
-from paramnoise.training.run_directory import RunDirectory
+from paramnoise.envs.presets import make_config
+from paramnoise.runs.config import RunConfig
+from paramnoise.runs.directory import RunDirectory
 
 TINY = {"hidden_sizes": (4,), "pairs": 2, "table_size": 1_000}
 

@@ -4,9 +4,9 @@ import pytest
 
 import paramnoise as pn
 from paramnoise.cli import main
-from paramnoise.presets import make_config
-from paramnoise.training.config import RunConfig
-from paramnoise.training.run_directory import RunDirectory
+from paramnoise.envs.presets import make_config
+from paramnoise.runs.config import RunConfig
+from paramnoise.runs.directory import RunDirectory
 
 QUIET = {"progress": False, "eval_every": 1_000, "eval_episodes": 2}
 SETTINGS = {"hidden_sizes": (8,), "batch_size": 60}

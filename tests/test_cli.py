@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paramnoise.cli import main
-from paramnoise.presets import Preset, preset
+from paramnoise.envs.presets import Preset, preset
 
 SMALL = "--hidden-sizes 8 --batch-size 4 --buffer-size 64 --learning-starts 8 --target-every 4"
 TINY = f"{SMALL} --steps 40 --eval-every 20 --eval-episodes 2"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from paramnoise import convolutions
-from paramnoise.convolutions import NATURE, Convolution, Convolutions, output_size, stack_patches
+from paramnoise.networks import convolutions
+from paramnoise.networks.convolutions import NATURE, Convolution, Convolutions, output_size, stack_patches
 
 CASES = [
     ((13, 10), ((3, 4, 2), (2, 3, 1))),  # pixels are left over, in rows and in columns

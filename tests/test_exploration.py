@@ -7,10 +7,10 @@ from jax import Array
 from scipy import stats
 
 import paramnoise as pn
-from paramnoise.exploration import ParameterNoiseState
+from paramnoise.explorations import ParameterNoiseState
 from paramnoise.networks import MLP, BootstrappedQNetwork
 from paramnoise.noise import initial_scale, perturb
-from paramnoise.policies import DeterministicPolicy, GreedyPolicy, Policy, VotingPolicy
+from paramnoise.networks.policies import DeterministicPolicy, GreedyPolicy, Policy, VotingPolicy
 
 KEY = jax.random.key(0)
 MANY = jnp.ones((10_000, 3))  # observations of many environments at once, to measure frequencies

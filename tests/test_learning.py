@@ -2,9 +2,9 @@
 
 import pytest
 
-from paramnoise.experiments.chain import CHAIN, cells, run_cell
-from paramnoise.presets import make_config
-from paramnoise.training.run import run
+from paramnoise.figures.chain import CHAIN, cells, run_cell
+from paramnoise.envs.presets import make_config
+from paramnoise.runs.run import run
 
 
 @pytest.mark.slow

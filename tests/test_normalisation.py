@@ -1,7 +1,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from paramnoise import normalisation
+from paramnoise.networks import normaliser as normalisation
 
 
 def normaliser_of(*batches):

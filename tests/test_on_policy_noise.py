@@ -5,7 +5,7 @@ import pytest
 
 import paramnoise as pn
 from paramnoise.networks import MLP
-from paramnoise.policies import GaussianPolicy
+from paramnoise.networks.policies import GaussianPolicy
 
 POLICY = GaussianPolicy(MLP((2, 6, 1), key=jax.random.key(0), layer_norm=True, activation=jnp.tanh), jnp.zeros(1))
 OBS = jax.random.normal(jax.random.key(1), (300, 2))

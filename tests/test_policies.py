@@ -7,7 +7,7 @@ from scipy import stats
 
 from paramnoise.networks import BootstrappedQNetwork
 from paramnoise.noise import kl_distance, rms_distance
-from paramnoise.policies import (
+from paramnoise.networks.policies import (
     CategoricalPolicy,
     DeterministicPolicy,
     GaussianPolicy,

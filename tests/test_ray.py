@@ -18,10 +18,10 @@ import pytest
 
 from paramnoise.cli import main
 from paramnoise.envs import env_factory
-from paramnoise.experiments.sweep import Event, Line
-from paramnoise.presets import make_config
-from paramnoise.training.display import StopFlag
-from paramnoise.training.run import build_loop
+from paramnoise.parallel.sweep import Event, Line
+from paramnoise.envs.presets import make_config
+from paramnoise.runs.display import StopFlag
+from paramnoise.runs.run import build_loop
 from paramnoise.validation import RunError, UsageError
 
 pytestmark = pytest.mark.ray
@@ -30,8 +30,8 @@ psutil = pytest.importorskip("psutil")
 
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from paramnoise.experiments import ray_sweep  # noqa: E402
-from paramnoise.training.ray_cluster import connect  # noqa: E402
+from paramnoise.figures import ray_sweep  # noqa: E402
+from paramnoise.parallel.ray_cluster import connect  # noqa: E402
 
 SWEEP = (
     "reproduce ddpg-sparse --scale smoke --envs Pendulum-v1 --eval-every 400 --eval-episodes 1 --steps 1200 "

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from paramnoise import reproduce
+from paramnoise.figures import reproduce
 from paramnoise.cli import main
-from paramnoise.experiments import learning_curves
-from paramnoise.experiments.learning_curves import FIGURES
+from paramnoise.figures import learning_curves
+from paramnoise.figures.learning_curves import FIGURES
 
 ENV = "Pendulum-v1"  # its returns tell two policies apart after a few steps
 TINY = "--scale smoke --envs Pendulum-v1 --eval-every 150 --eval-episodes 1 --workers 1"

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, ImageSequence
 
 import paramnoise as pn
-from paramnoise import video
+from paramnoise.runs import video
 from paramnoise.cli import main
 from paramnoise.validation import UsageError
 

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from paramnoise.agents.learner import Learner, Transition
+from paramnoise.agents.base import Learner, Spaces, register_agent
 from paramnoise.agents.q_learning import QLearningConfig, QLearningState, apply_gradient, init_state, td_target
+from paramnoise.experience.replay import Transition
 from paramnoise.networks import BootstrappedQNetwork
-from paramnoise.policies import VotingPolicy
+from paramnoise.networks.policies import VotingPolicy
 from paramnoise.validation import require
 
 
@@ -30,9 +31,18 @@ class BootstrappedDQNConfig(QLearningConfig):
         require(0 < self.mask_probability <= 1, "mask_probability", self.mask_probability, "above 0 and at most 1")
 
 
-def make(config: BootstrappedDQNConfig, observation_size: int, num_actions: int) -> Learner:
+@register_agent(
+    "bootstrapped-dqn",
+    title="bootstrapped DQN",
+    config=BootstrappedDQNConfig,
+    experience="replay",
+    policy=VotingPolicy,
+    actions=("discrete",),
+    default_exploration="bootstrap",
+)
+def make(config: BootstrappedDQNConfig, spaces: Spaces) -> Learner:
     """Builds bootstrapped DQN for vector observations and discrete actions."""
-    sizes = (observation_size, *config.hidden_sizes, num_actions)
+    sizes = (*spaces.observation, *config.hidden_sizes, spaces.actions)
 
     def init(key: Array) -> QLearningState:
         network = BootstrappedQNetwork(sizes, num_heads=config.num_heads, key=key, layer_norm=config.layer_norm)
@@ -41,7 +51,8 @@ def make(config: BootstrappedDQNConfig, observation_size: int, num_actions: int)
     def annotate(key: Array, num_envs: int) -> Array:
         return jax.random.bernoulli(key, config.mask_probability, (num_envs, config.num_heads))
 
-    return Learner(config, init, functools.partial(update, config), lambda state: VotingPolicy(state.network), annotate)
+    policy = lambda state: VotingPolicy(state.network)  # noqa: E731
+    return Learner(config, spaces, init, functools.partial(update, config), policy, annotate)
 
 
 def update(

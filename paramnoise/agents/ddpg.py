@@ -4,18 +4,18 @@ import dataclasses
 import functools
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
-from paramnoise import normalisation
-from paramnoise.agents.learner import Learner, Transition
+from paramnoise.agents.base import Learner, Spaces, register_agent
 from paramnoise.agents.q_learning import td_target
-from paramnoise.networks import Actor, Critic
-from paramnoise.normalisation import Normaliser
-from paramnoise.policies import DeterministicPolicy
+from paramnoise.experience.replay import Transition
+from paramnoise.networks import normaliser as normalisers
+from paramnoise.networks.heads import Actor, Critic, NormalisedActor
+from paramnoise.networks.normaliser import Normaliser
+from paramnoise.networks.policies import DeterministicPolicy
 from paramnoise.validation import require
 
 
@@ -86,19 +86,18 @@ class DDPGState(NamedTuple):
     """Train steps so far."""
 
 
-class NormalisedActor(eqx.Module):
-    """An actor together with the statistics that its observations are normalised by."""
-
-    normaliser: Normaliser
-    actor: Actor
-
-    def __call__(self, obs: Array) -> Array:
-        """The action for one observation as the environment shows it."""
-        return self.actor(self.normaliser(obs))
-
-
-def make(config: DDPGConfig, observation_size: int, action_size: int) -> Learner:
+@register_agent(
+    "ddpg",
+    title="DDPG",
+    config=DDPGConfig,
+    experience="replay",
+    policy=DeterministicPolicy,
+    actions=("continuous",),
+    default_exploration="parameter",
+)
+def make(config: DDPGConfig, spaces: Spaces) -> Learner:
     """Builds DDPG for vector observations and continuous actions in [-1, 1]."""
+    (observation_size,), action_size = spaces.observation, spaces.actions
 
     def init(key: Array) -> DDPGState:
         actor_key, critic_key = jax.random.split(key)
@@ -108,20 +107,21 @@ def make(config: DDPGConfig, observation_size: int, action_size: int) -> Learner
             Critic(observation_size, sizes, action_size, key=critic_key, layer_norm=config.layer_norm),
         )
         optimizers = tuple(adam.init(net) for adam, net in zip(_adams(config), networks, strict=True))
-        nothing = normalisation.init(observation_size)
+        nothing = normalisers.init(observation_size)
         return DDPGState(networks, networks, optimizers, nothing, nothing, jnp.int32(0))
 
     def policy(state: DDPGState) -> DeterministicPolicy:
         return DeterministicPolicy(NormalisedActor(state.normaliser, state.networks.actor))
 
-    return Learner(config, init, functools.partial(update, config), policy, observe=functools.partial(observe, config))
+    step, note = functools.partial(update, config), functools.partial(observe, config)
+    return Learner(config, spaces, init, step, policy, observe=note)
 
 
 def observe(config: DDPGConfig, state: DDPGState, batch: Transition) -> DDPGState:
     """Takes note of the observations of one step."""
     if not config.normalise_observations:
         return state
-    return state._replace(statistics=normalisation.observe(state.statistics, batch.obs))
+    return state._replace(statistics=normalisers.observe(state.statistics, batch.obs))
 
 
 def update(config: DDPGConfig, state: DDPGState, batch: Transition) -> tuple[DDPGState, dict[str, Array]]:

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from paramnoise.agents.learner import Learner, Transition
+from paramnoise.agents.base import Learner, Spaces, register_agent
 from paramnoise.agents.q_learning import QLearningConfig, QLearningState, apply_gradient, init_state, td_target
-from paramnoise.convolutions import NATURE, Layer, Precision, check_frames, check_layers
+from paramnoise.experience.replay import Transition
 from paramnoise.networks import PixelQNetwork, QNetwork
-from paramnoise.policies import GreedyPolicy
-from paramnoise.validation import choose
+from paramnoise.networks.convolutions import NATURE, Layer, Precision, check_frames, check_layers
+from paramnoise.networks.policies import GreedyPolicy
+from paramnoise.validation import lookup
 
 Network = QNetwork | PixelQNetwork
 
@@ -38,23 +39,34 @@ class DQNConfig(QLearningConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_layers(self.convolutions)
-        choose("precision", self.precision, dict.fromkeys(get_args(Precision)))
+        lookup("precision", self.precision, dict.fromkeys(get_args(Precision)))
 
 
-def make(config: DQNConfig, observation: int | tuple[int, int, int], num_actions: int) -> Learner:
-    """Builds DQN for vectors of a size, or for uint8 stacks of frames of a shape, and discrete actions."""
+@register_agent(
+    "dqn",
+    title="DQN",
+    config=DQNConfig,
+    experience="replay",
+    policy=GreedyPolicy,
+    actions=("discrete",),
+    observations=("vectors", "frames"),
+    default_exploration="epsilon-greedy",
+)
+def make(config: DQNConfig, spaces: Spaces) -> Learner:
+    """Builds DQN for vectors, or for uint8 stacks of frames, and discrete actions."""
 
     def init(key: Array) -> QLearningState:
         kind: Any = {"policy_head": config.policy_head, "layer_norm": config.layer_norm}
-        if isinstance(observation, int):
-            return init_state(config, QNetwork((observation, *config.hidden_sizes, num_actions), key=key, **kind))
         layers, sizes = config.convolutions, config.hidden_sizes
-        network = PixelQNetwork(observation, layers, sizes, num_actions, key=key, precision=config.precision, **kind)
-        return init_state(config, network)
+        if not spaces.shows_frames:
+            return init_state(config, QNetwork((*spaces.observation, *sizes, spaces.actions), key=key, **kind))
+        kind["precision"] = config.precision
+        return init_state(config, PixelQNetwork(spaces.observation, layers, sizes, spaces.actions, key=key, **kind))
 
-    if not isinstance(observation, int):
-        check_frames(observation[1:], config.convolutions)
-    return Learner(config, init, functools.partial(update, config), lambda state: GreedyPolicy(state.network.behaviour))
+    if spaces.shows_frames:
+        check_frames(spaces.observation[1:], config.convolutions)
+    policy = lambda state: GreedyPolicy(state.network.behaviour)  # noqa: E731
+    return Learner(config, spaces, init, functools.partial(update, config), policy)
 
 
 def update(config: DQNConfig, state: QLearningState, batch: Transition) -> tuple[QLearningState, dict[str, Array]]:

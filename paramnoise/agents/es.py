@@ -6,8 +6,6 @@ a table of noise that every process holds. A member of the population is told ap
 
 import dataclasses
 import functools
-import math
-from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -18,18 +16,23 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from paramnoise import normalisation
-from paramnoise.convolutions import NATURE, Convolution, Convolutions, Layer, check_frames, check_layers, output_size
-from paramnoise.networks import MLP, PixelPolicyNetwork
-from paramnoise.normalisation import Normaliser
-from paramnoise.policies import DeterministicPolicy, GreedyPolicy
+from paramnoise.agents.base import Learner, Spaces, register_agent
+from paramnoise.experience.returns import Returns, num_parameters
+from paramnoise.networks import normaliser as normalisers
+from paramnoise.networks.convolutions import (
+    NATURE,
+    Convolution,
+    Convolutions,
+    Layer,
+    check_frames,
+    check_layers,
+    output_size,
+)
+from paramnoise.networks.heads import PixelPolicyNetwork
+from paramnoise.networks.mlp import MLP
+from paramnoise.networks.normaliser import Normaliser
+from paramnoise.networks.policies import DeterministicPolicy, GreedyPolicy
 from paramnoise.validation import UsageError, require
-
-TABLE_SEED = 123
-"""The noise table is the same in every run and process; a run's seed decides where in it a perturbation starts."""
-
-PERTURB, RESET, ACT = range(3)
-"""What a draw is for."""
 
 OUTPUT_SCALE = 0.01
 """The norm of the first weights of each output: the first actions are near 0."""
@@ -116,61 +119,59 @@ class NormalisedNetwork(eqx.Module):
         return jnp.tanh(outputs) if self.is_bounded else outputs
 
 
-class Report(NamedTuple):
-    """What an update reports."""
+class Batch(NamedTuple):
+    """What an update learns from."""
 
-    gradient_norm: Array
-    """Of the estimate, before weight decay."""
-    parameter_norm: Array
-    """Of theta after the update."""
-
-
-class ESLearner(NamedTuple):
-    """Evolution strategies without the evaluation of members."""
-
-    config: ESConfig
-    observation: int | tuple[int, int, int]
-    """The size of a vector, or the shape of a stack of frames."""
-    is_discrete: bool
-    num_parameters: int
-    init: Callable[[Array], ESState]
-    """key -> state."""
-    update: Callable[[ESState, Any, Any, Normaliser], tuple[ESState, Report]]
-    """state, noise and weight of each pair, statistics of the states seen -> state, what to report."""
-    policy: Callable[[ESState], DeterministicPolicy | GreedyPolicy]
-    """state -> the unperturbed policy."""
+    weights: Any
+    """What each pair's epsilon counts for, [pairs]."""
+    noise: Any
+    """Each pair's epsilon, [pairs, parameters]."""
+    observed: Normaliser
+    """The statistics of the generation's states."""
 
 
-def make(
-    config: ESConfig, observation: int | tuple[int, int, int], action_size: int, *, is_discrete: bool
-) -> ESLearner:
-    """Builds ES for vectors of a size and discrete actions, or continuous ones in [-1, 1].
+@register_agent(
+    "es",
+    title="evolution strategies",
+    config=ESConfig,
+    experience="returns",
+    policy=DeterministicPolicy,
+    actions=("discrete", "continuous"),
+    observations=("vectors", "frames"),
+    explores=False,
+    default_exploration="none",
+)
+def make(config: ESConfig, spaces: Spaces) -> Learner:
+    """Builds ES for vectors or uint8 stacks of frames, and discrete actions, or continuous ones in [-1, 1] on vectors.
 
-    For uint8 stacks of frames of a shape actions are discrete. The learner is made of functions that can be sent to
-    other processes.
+    The learner is made of functions that can be sent to other processes.
     """
-    if not isinstance(observation, int):
-        check_frames(observation[1:], config.convolutions)
-        if not is_discrete:
+    if spaces.shows_frames:
+        check_frames(spaces.observation[1:], config.convolutions)
+        if not spaces.is_discrete:
             raise UsageError("es needs discrete actions on pixels, not continuous ones: wrap the environment")
-    first = functools.partial(init, config, observation, action_size)
-    shapes = jax.tree.leaves(jax.eval_shape(first, jax.random.PRNGKey(0)).network)
-    parameters = sum(math.prod(leaf.shape) for leaf in shapes)
+    first = functools.partial(init, config, spaces)
+    parameters = num_parameters(first)
     constraint = f"at least the {parameters} parameters of the policy"
     require(config.table_size >= parameters, "table_size", config.table_size, constraint)
-    functions: Any = (first, functools.partial(update, config), functools.partial(policy, is_discrete))
-    return ESLearner(config, observation, is_discrete, parameters, *functions)
+    step, act = functools.partial(update, config), functools.partial(policy, spaces.is_discrete)
+    return Learner(config, spaces, first, step, act, prepare=prepare)
 
 
-def init(config: ESConfig, observation: int | tuple[int, int, int], action_size: int, key: Array) -> ESState:
+def prepare(gathered: Returns, number: int) -> Batch:
+    """Ranks the returns, on the host."""
+    return Batch(pair_weights(gathered.returns), gathered.noise, gathered.observed)
+
+
+def init(config: ESConfig, spaces: Spaces, key: Array) -> ESState:
     """The state before the first generation."""
-    network = _network(config, observation, action_size, key)
+    network = _network(config, spaces, key)
     layers = _layers(network)
     scales = [1.0] * (len(layers) - 1) + [OUTPUT_SCALE]
     keys = jax.random.split(key, len(scales))
     first = tuple(_of_norm(*each) for each in zip(layers, scales, keys, strict=True))
     network = eqx.tree_at(_layers, network, first)
-    statistics = normalisation.init(observation if isinstance(observation, int) else 0)
+    statistics = normalisers.init(0 if spaces.shows_frames else spaces.observation[0])
     return ESState(network, _optimizer(config).init(network), statistics, jnp.int32(0))
 
 
@@ -180,25 +181,6 @@ def policy(is_discrete: bool, state: ESState) -> DeterministicPolicy | GreedyPol
         return GreedyPolicy(state.network)
     network = NormalisedNetwork(state.statistics, state.network, not is_discrete)
     return GreedyPolicy(network) if is_discrete else DeterministicPolicy(network)
-
-
-@functools.cache
-def noise_table(size: int) -> np.ndarray:
-    """Standard normal noise, the same wherever it is made; made once per process."""
-    table = np.random.default_rng(TABLE_SEED).standard_normal(size, np.float32)
-    table.flags.writeable = False
-    return table
-
-
-def draw_index(config: ESConfig, num_parameters: int, seed: int, generation: int, pair: int) -> int:
-    """Where in the table a pair's epsilon starts: a function of its arguments alone, so that it need not be sent."""
-    rng = np.random.default_rng((seed, PERTURB, generation, pair))
-    return int(rng.integers(config.table_size - num_parameters, endpoint=True))
-
-
-def epsilons(table: np.ndarray, indices: Sequence[int], num_parameters: int) -> np.ndarray:
-    """The noise of each pair, [pairs, parameters]."""
-    return np.stack([table[index : index + num_parameters] for index in indices])
 
 
 def centred_ranks(returns: np.ndarray) -> np.ndarray:
@@ -223,39 +205,40 @@ def gradient_estimate(noise: Array, weights: Array) -> Array:
     return jnp.dot(weights, noise, precision=jax.lax.Precision.HIGHEST) / (2 * len(weights))
 
 
-def update(
-    config: ESConfig, state: ESState, noise: Array, weights: Array, observed: Normaliser
-) -> tuple[ESState, Report]:
+def update(config: ESConfig, state: ESState, batch: Batch) -> tuple[ESState, dict[str, Array]]:
     """One step of Adam along the estimate, less weight decay; statistics take in the generation's states.
 
-    Where no pair differs there is nothing to learn, and theta stays: Adam would turn weight decay alone, however small,
+    It reports the norm of the estimate before weight decay, and that of theta after the update. Where no pair differs there is nothing to learn, and theta stays: Adam would turn weight decay alone, however small,
     into whole steps toward 0.
     """
     unflatten = ravel_pytree(state.network)[1]
-    gradient = gradient_estimate(noise, weights)
+    gradient = gradient_estimate(batch.noise, batch.weights)
     steps, optimizer = _optimizer(config).update(unflatten(-gradient), state.optimizer, state.network)
     moved = optax.apply_updates(state.network, steps), optimizer
-    teaches = jnp.any(weights != 0)
+    teaches = jnp.any(batch.weights != 0)
     network, optimizer = jax.tree.map(
         lambda new, old: jnp.where(teaches, new, old), moved, (state.network, state.optimizer)
     )
     statistics = state.statistics
     if config.normalise_observations:
-        statistics = normalisation.merge(statistics, observed)
-    report = Report(jnp.linalg.norm(gradient), jnp.linalg.norm(ravel_pytree(network)[0]))
-    return ESState(network, optimizer, statistics, state.generation + 1), report
+        statistics = normalisers.merge(statistics, batch.observed)
+    norms = {
+        "gradient_norm": jnp.linalg.norm(gradient),
+        "parameter_norm": jnp.linalg.norm(ravel_pytree(network)[0]),
+    }
+    return ESState(network, optimizer, statistics, state.generation + 1), norms
 
 
 def _optimizer(config: ESConfig) -> optax.GradientTransformation:
     return optax.chain(optax.add_decayed_weights(config.l2), optax.adam(config.learning_rate))
 
 
-def _network(config: ESConfig, observation: int | tuple[int, int, int], action_size: int, key: Array) -> Network:
+def _network(config: ESConfig, spaces: Spaces, key: Array) -> Network:
     """A network of the right shape; its weights are not yet those that ES starts with."""
-    outputs = (*config.hidden_sizes, action_size)
-    if isinstance(observation, int):
-        return MLP((observation, *outputs), key=key, layer_norm=config.layer_norm, activation=jnp.tanh)
-    frames, *frame_shape = observation
+    outputs = (*config.hidden_sizes, spaces.actions)
+    if not spaces.shows_frames:
+        return MLP((*spaces.observation, *outputs), key=key, layer_norm=config.layer_norm, activation=jnp.tanh)
+    frames, *frame_shape = spaces.observation
     features = output_size((frame_shape[0], frame_shape[1]), config.convolutions)
     convolutions = Convolutions(frames, config.convolutions, key=key)
     return PixelPolicyNetwork(convolutions, MLP((features, *outputs), key=key, layer_norm=config.layer_norm))

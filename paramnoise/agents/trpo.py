@@ -17,10 +17,12 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from paramnoise.agents import baseline
-from paramnoise.agents.segments import Block, Chunks, Layout, accumulate, beside
+from paramnoise.agents.base import Learner, Spaces, register_agent
+from paramnoise.experience.rollout import Rollout
+from paramnoise.experience.segments import Block, Chunks, Layout, accumulate, beside, cut
 from paramnoise.networks import MLP
+from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy, StochasticPolicy
 from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient, fisher_product
-from paramnoise.policies import CategoricalPolicy, GaussianPolicy, StochasticPolicy
 from paramnoise.validation import require
 
 
@@ -86,71 +88,57 @@ class TRPOState(NamedTuple):
     """Batches so far."""
 
 
-class Rollout(NamedTuple):
-    """A batch of experience, [environments, steps, ...], and how its segments lie in it."""
+class Batch(NamedTuple):
+    """A rollout, and how its segments are cut for the sums over it."""
 
-    obs: Any
-    action: Any
-    """As sampled: what was executed is this clipped to the bounds."""
-    reward: Any
-    next_obs: Any
-    """What the environment showed after the action; at an episode's end the final observation."""
-    terminated: Any
-    truncated: Any
-    time: Any
-    """The steps of the episode before this one."""
-    offsets: Any
-    """What each segment's behaviour added to the flat parameters, [segments, parameters]."""
+    rollout: Rollout
     chunks: Chunks
     """All rows, cut by `config.layout`."""
     fisher_chunks: Chunks
     """Those for Fisher-vector products, cut by `config.fisher_layout`."""
 
 
-class Report(NamedTuple):
-    """What an update reports."""
-
-    kl: Array
-    """The mean KL(old || new), each episode under its own noise."""
-    improvement: Array
-    """What the surrogate gained."""
-    backtracks: Array
-    """How often the line search shortened the step."""
-    accepted: Array
-    """1 if the policy moved, 0 if the search failed and it stayed."""
-    entropy: Array
-    """The mean entropy of the behaviour."""
-    explained_variance: Array
-    """Of the returns, by the baseline that was fitted on the batch before."""
-
-
-class OnPolicyLearner(NamedTuple):
-    """An on-policy agent without its exploration."""
-
-    config: Any
-    init: Callable[[Array], Any]
-    """key -> state."""
-    update: Callable[[Any, Rollout], tuple[Any, Report]]
-    """state, batch -> state, what to report."""
-    policy: Callable[[Any], StochasticPolicy]
-    """state -> the clean policy."""
-
-
-def make(config: TRPOConfig, observation_size: int, action_size: int, *, is_discrete: bool) -> OnPolicyLearner:
+@register_agent(
+    "trpo",
+    title="TRPO",
+    config=TRPOConfig,
+    experience="rollout",
+    policy=StochasticPolicy,
+    actions=("discrete", "continuous"),
+    default_exploration="parameter",
+)
+def make(config: TRPOConfig, spaces: Spaces) -> Learner:
     """Builds TRPO for vector observations and discrete actions, or continuous ones in [-1, 1]."""
+    (observation_size,), action_size = spaces.observation, spaces.actions
 
     def init(key: Array) -> TRPOState:
         sizes = (observation_size, *config.hidden_sizes, action_size)
         network = _xavier(MLP(sizes, key=key, layer_norm=config.layer_norm, activation=jnp.tanh), key)
         std = jnp.full(action_size, math.log(config.initial_std))
-        policy = CategoricalPolicy(network) if is_discrete else GaussianPolicy(network, std)
+        policy = CategoricalPolicy(network) if spaces.is_discrete else GaussianPolicy(network, std)
         return TRPOState(policy, jnp.zeros(baseline.num_features(observation_size)), jnp.int32(0))
 
-    return OnPolicyLearner(config, init, functools.partial(update, config), lambda state: state.policy)
+    step, cut_up = functools.partial(update, config), functools.partial(prepare, config)
+    return Learner(config, spaces, init, step, lambda state: state.policy, prepare=cut_up)
 
 
-def update(config: TRPOConfig, state: TRPOState, rollout: Rollout) -> tuple[TRPOState, Report]:
-    """One step of the policy within the trust region, then the baseline's fit."""
+def prepare(config: TRPOConfig, rollout: Rollout, number: int) -> Batch:
+    """Cuts a rollout's segments, on the host; the Fisher matrix sees other rows in each batch."""
+    segments, capacity = rollout.segment.reshape(-1), len(rollout.offsets)
+    fisher_chunks = cut(segments, config.fisher_layout, capacity, phase=number)
+    return Batch(rollout, cut(segments, config.layout, capacity), fisher_chunks)
+
+
+def update(config: TRPOConfig, state: TRPOState, batch: Batch) -> tuple[TRPOState, dict[str, Array]]:
+    """One step of the policy within the trust region, then the baseline's fit.
+
+    Returns:
+        The state, and to report: `kl`, the mean KL(old || new), each episode under its own noise; `improvement`, what
+        the surrogate gained; `backtracks`, how often the line search shortened the step; `accepted`, 1 if the policy
+        moved, 0 if the search failed and it stayed; `entropy`, of the behaviour; `explained_variance`, of the returns,
+        by the baseline that was fitted on the batch before.
+    """
+    rollout = batch.rollout
     values = baseline.predict(state.baseline, rollout.obs, rollout.time)
     next_values = baseline.predict(state.baseline, rollout.next_obs, rollout.time + 1)
     ends = (rollout.reward, rollout.terminated, rollout.truncated)
@@ -158,14 +146,16 @@ def update(config: TRPOConfig, state: TRPOState, rollout: Rollout) -> tuple[TRPO
     returns = baseline.discounted_returns(*ends, next_values, config.gamma)
     rows = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
     surrogate = Surrogate(
-        config, state.policy, rollout, rows(rollout.obs), rows(rollout.action), rows(baseline.standardise(advantages))
+        config, state.policy, batch, rows(rollout.obs), rows(rollout.action), rows(baseline.standardise(advantages))
     )
-    policy, report = improve(config, state.policy, surrogate)
-    report = report._replace(explained_variance=baseline.explained_variance(values, returns))
-    return TRPOState(policy, baseline.fit(rollout.obs, rollout.time, returns), state.updates + 1), report
+    policy, terms = improve(config, state.policy, surrogate)
+    terms["explained_variance"] = baseline.explained_variance(values, returns)
+    return TRPOState(policy, baseline.fit(rollout.obs, rollout.time, returns), state.updates + 1), terms
 
 
-def improve(config: TRPOConfig, policy: StochasticPolicy, surrogate: "Surrogate") -> tuple[StochasticPolicy, Report]:
+def improve(
+    config: TRPOConfig, policy: StochasticPolicy, surrogate: "Surrogate"
+) -> tuple[StochasticPolicy, dict[str, Array]]:
     """The policy after a natural gradient step that raises the surrogate within the trust region, if there is one."""
     flat, unflatten = ravel_pytree(policy)
     gradient, old, entropy = surrogate.linearise(flat)
@@ -184,8 +174,14 @@ def improve(config: TRPOConfig, policy: StochasticPolicy, surrogate: "Surrogate"
     nothing = (flat, jnp.zeros_like(entropy), jnp.zeros_like(entropy))
     search = backtrack(try_fraction, nothing, config.shrinkage, config.max_backtracks)
     parameters, improvement, kl = search.measured
-    report = Report(kl, improvement, search.backtracks, search.found.astype(kl.dtype), entropy, jnp.zeros_like(kl))
-    return unflatten(parameters), report
+    terms = {
+        "kl": kl,
+        "improvement": improvement,
+        "backtracks": search.backtracks.astype(kl.dtype),
+        "accepted": search.found.astype(kl.dtype),
+        "entropy": entropy,
+    }
+    return unflatten(parameters), terms
 
 
 class Surrogate(NamedTuple):
@@ -198,7 +194,7 @@ class Surrogate(NamedTuple):
     config: TRPOConfig
     policy: StochasticPolicy
     """Says how to read parameters; its own are not used."""
-    rollout: Rollout
+    batch: Batch
     obs: Array
     """[rows, ...], as are the next two."""
     action: Array
@@ -213,7 +209,7 @@ class Surrogate(NamedTuple):
 
     def linearise(self, parameters: Array) -> tuple[Array, Array, Array]:
         """The surrogate's gradient where old and new policy are the same, and the old distributions and entropy."""
-        capacity = self.rollout.chunks.first.shape[0]
+        capacity = self.batch.chunks.first.shape[0]
         shape = jax.eval_shape(self.policy, self.obs[0])
         old = jnp.zeros((capacity, self.config.layout.rows, *shape.shape), shape.dtype)
 
@@ -250,7 +246,7 @@ class Surrogate(NamedTuple):
 
     def fisher_product(self, parameters: Array, vector: Array) -> Array:
         """The Fisher matrix times a vector, each row's at its own episode's parameters."""
-        chunks = self.rollout.fisher_chunks
+        chunks = self.batch.fisher_chunks
 
         def add(block: Block, total: Array) -> Array:
             def weighted(values: Array, others: Array) -> Array:
@@ -259,11 +255,13 @@ class Surrogate(NamedTuple):
             return total + fisher_product(lambda flat: self.outputs(flat, block), weighted, parameters, vector)
 
         layout = self.config.fisher_layout
-        total = accumulate(add, chunks, self.rollout.offsets, layout, len(self.obs), jnp.zeros_like(parameters))
+        total = accumulate(add, chunks, self.batch.rollout.offsets, layout, len(self.obs), jnp.zeros_like(parameters))
         return total / jnp.sum(chunks.length)
 
     def _sum(self, function: Callable[[Block, Any], Any], start: Any) -> Any:
-        return accumulate(function, self.rollout.chunks, self.rollout.offsets, self.config.layout, len(self.obs), start)
+        return accumulate(
+            function, self.batch.chunks, self.batch.rollout.offsets, self.config.layout, len(self.obs), start
+        )
 
 
 def _xavier(network: MLP, key: Array) -> MLP:

@@ -1,61 +1,37 @@
-"""Environments: ours under Gymnasium ids, and how any Gymnasium environment is made ready for the agents."""
+"""Environments: ours under Gymnasium ids, and how any Gymnasium environment is made ready for the agents.
 
-import gymnasium as gym
+One file per family; each registers its ids, its help lines and its presets where it defines them.
+"""
 
-from paramnoise.envs.atari import AtariFrames, is_atari
-from paramnoise.envs.chain import ChainEnv, chain
-from paramnoise.envs.factory import (
+from paramnoise.envs import atari, chain, classic, continuous
+from paramnoise.envs.base import (
+    AgentPreset,
     EnvLike,
-    env_factory,
+    Preset,
+    env_id,
     env_name,
-    environment_actions,
-    known_kwargs,
-    pixel_env_factory,
-    unflattened_space,
+    preset,
+    register_env,
+    register_family,
 )
-from paramnoise.envs.frames import FrameEnvs, FrameStep, GymFrames
-from paramnoise.envs.jax_env import JaxEnv, JaxStep
-from paramnoise.envs.stacks import stack_env_factory
-from paramnoise.envs.tasks import OURS, env_id
-from paramnoise.envs.vector import VectorEnv
-
-SPARSE_HORIZON = 500
-"""Steps of an episode of the sparse tasks (sec. 4.2)."""
-
-_ENTRY_POINTS = {
-    "SparseCartpoleSwingup": "sparse_box2d:SparseCartpoleSwingupEnv",
-    "SparseDoublePendulum": "sparse_box2d:SparseDoublePendulumEnv",
-    "SparseMountainCar": "sparse_box2d:SparseMountainCarEnv",
-    "SparseHalfCheetah": "sparse_mujoco:SparseHalfCheetahEnv",
-    "SwimmerGather": "swimmer_gather:SwimmerGatherEnv",
-}
-
-if "paramnoise/Chain-v0" not in gym.registry:
-    gym.register("paramnoise/Chain-v0", entry_point="paramnoise.envs.chain:ChainEnv")
-    for _name, _place in _ENTRY_POINTS.items():
-        gym.register(
-            f"paramnoise/{_name}-v0", entry_point=f"paramnoise.envs.{_place}", max_episode_steps=SPARSE_HORIZON
-        )
+from paramnoise.envs.factory import env_factory, env_source, environment_actions, known_kwargs, unflattened_space
 
 __all__ = [
-    "OURS",
-    "AtariFrames",
-    "ChainEnv",
+    "AgentPreset",
     "EnvLike",
-    "FrameEnvs",
-    "FrameStep",
-    "GymFrames",
-    "JaxEnv",
-    "JaxStep",
-    "VectorEnv",
+    "Preset",
+    "atari",
     "chain",
+    "classic",
+    "continuous",
     "env_factory",
     "env_id",
     "env_name",
+    "env_source",
     "environment_actions",
-    "is_atari",
     "known_kwargs",
-    "pixel_env_factory",
-    "stack_env_factory",
+    "preset",
+    "register_env",
+    "register_family",
     "unflattened_space",
 ]

@@ -14,7 +14,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from paramnoise.envs.frames import STACK, FrameEnvs, FrameStep, as_seeds
+from paramnoise.envs.base import AgentPreset, Preset, register_family
+from paramnoise.experience.frames import STACK
+from paramnoise.loops.environments import Environments, EnvSource, EnvStep
+from paramnoise.loops.frames import picture, stack_space
 from paramnoise.validation import UsageError, require, require_extra
 
 GAMES = (
@@ -73,7 +76,7 @@ def game_title(rom: str) -> str:
     return rom.title().replace("_", "")
 
 
-class AtariFrames(FrameEnvs):
+class AtariFrames(Environments):
     """A vector of emulators of one game, each with a random stream of its own.
 
     What an environment shows is a function of its seed, the number of games it has finished and the actions since:
@@ -85,7 +88,7 @@ class AtariFrames(FrameEnvs):
         self,
         game: str,
         num_envs: int,
-        seed: int | Sequence[int],
+        seeds: Sequence[int],
         *,
         life_loss_ends: bool = True,
         max_frames: int = MAX_FRAMES,
@@ -99,8 +102,8 @@ class AtariFrames(FrameEnvs):
         Args:
             game: its name or any of its ids.
             num_envs: environments of each seed.
-            seed: the seed, or several for environments of several training seeds side by side. An environment's stream
-                depends on its own seed and its place among that seed's environments alone.
+            seeds: those of the training seeds side by side. An environment's stream depends on its own seed and its
+                place among that seed's environments alone.
             life_loss_ends: whether a lost life ends an episode (and not the game); for training, not for scores.
             max_frames: frames after which a game is truncated.
             noop_max: no-ops at a game's start are drawn from 0 to this.
@@ -113,10 +116,13 @@ class AtariFrames(FrameEnvs):
         require(max_frames >= 1, "max_frames", max_frames, "at least 1")
         require(noop_max >= 0, "noop_max", noop_max, "at least 0")
         require(0 <= repeat_action_probability < 1, "repeat_action_probability", repeat_action_probability, "in [0, 1)")
-        self._places = [(each, i) for each in as_seeds(seed) for i in range(num_envs)]
-        self.num_envs, self.frame_shape = len(self._places), _FRAME_SHAPE
+        require(bool(seeds) and min(seeds) >= 0, "seeds", seeds, "at least 0, one or several")
+        self._places = [(int(seed), i) for seed in seeds for i in range(num_envs)]
+        self.num_envs = len(self._places)
         self._emulators = _emulators(rom, self.num_envs, num_threads, noop_max, fire_reset, repeat_action_probability)
-        self.num_actions = int(self._emulators.single_action_space.n)
+        self.observation_space = stack_space(_FRAME_SHAPE)
+        self._num_actions = int(self._emulators.single_action_space.n)
+        self.action_space = gym.spaces.Discrete(self._num_actions)
         self._life_loss_ends, self._max_steps = life_loss_ends, -(-max_frames // FRAME_SKIP)
         # Sticky actions draw from a stream that every step moves on: only a seed brings a game's start back.
         self._games_per_seed = 1 if repeat_action_probability > 0 else GAMES_PER_SEED
@@ -126,24 +132,25 @@ class AtariFrames(FrameEnvs):
         self._actions = np.zeros((self.num_envs, self._max_steps), np.uint8)
         self._lives = np.zeros(self.num_envs, np.int32)
 
-    def restart(self, seed: int | None = None) -> np.ndarray:
-        """Starts the first game of every environment, of the same seed or all of a new one; returns the frames."""
-        if seed is not None:
-            self._places = [(seed, i) for _, i in self._places]
+    def restart(self, seeds: Sequence[int] | None = None) -> np.ndarray:
+        """Starts the first game of every environment, with other seeds if any are given; returns the frames."""
+        if seeds is not None:
+            num_envs = self.num_envs // len(seeds)
+            self._places = [(seed, i) for seed in seeds for i in range(num_envs)]
         self._games[:] = 0
         self._lengths[:] = 0
         return self._reset(np.ones(self.num_envs, bool), self._seeds())[:, -1].copy()
 
-    def send(self, actions: np.ndarray) -> None:
-        """Sets the emulators to work on their actions, in threads of their own."""
+    def send(self, actions: np.ndarray, where: np.ndarray | None = None) -> None:
+        """Sets the emulators to work on their actions, in threads of their own; all of them, whatever the mask."""
         actions = np.asarray(actions, np.int64)
-        if actions.min() < 0 or actions.max() >= self.num_actions:  # the emulators would wait for ever
-            raise UsageError(f"actions must be from 0 to {self.num_actions - 1}, not {actions.tolist()}")
+        if actions.min() < 0 or actions.max() >= self._num_actions:  # the emulators would wait for ever
+            raise UsageError(f"actions must be from 0 to {self._num_actions - 1}, not {actions.tolist()}")
         self._actions[self._all, self._lengths] = actions
         self._lengths += 1
         self._emulators.send(actions)
 
-    def recv(self) -> FrameStep:
+    def recv(self) -> EnvStep:
         """Waits for the emulators; a game that ended or was cut is followed by the next one."""
         stack, reward, over, _, info = self._emulators.recv()
         frame, final_frame = stack[:, -1].copy(), None
@@ -158,7 +165,7 @@ class AtariFrames(FrameEnvs):
             final_frame = frame if truncated.any() else None
             frame = self._next_games(frame, resets, cut)
         starts = terminated | resets
-        return FrameStep(frame, reward.astype(np.float32), terminated, truncated, starts, resets, final_frame)
+        return EnvStep(frame, reward.astype(np.float32), terminated, truncated, starts, resets, final_frame)
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """The finished games, and the actions of the current one, of every environment."""
@@ -166,7 +173,7 @@ class AtariFrames(FrameEnvs):
         return {"games": self._games.copy(), "lengths": self._lengths.copy(), "actions": self._actions[played]}
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
-        """Brings every environment back to a snapshot by replaying its game; returns the stacks of frames.
+        """Brings every environment back to a snapshot by replaying its game; returns the newest frames.
 
         Emulators cannot be stepped one by one: those with a shorter game idle first and start theirs later, so that
         all arrive together.
@@ -184,7 +191,7 @@ class AtariFrames(FrameEnvs):
                 action = np.where(turn >= 0, self._actions[self._all, turn.clip(0)], 0)
                 stack, *_, info = self._emulators.step(action.astype(np.int64))
                 self._lives = info["lives"]
-        return stack
+        return stack[:, -1].copy()
 
     def close(self) -> None:
         """Closes the emulators."""
@@ -219,12 +226,12 @@ class AtariFrames(FrameEnvs):
 
 
 def atari_frames(
-    game: str, num_envs: int, seed: int | Sequence[int], settings: Mapping[str, Any], *, trains: bool
+    game: str, settings: Mapping[str, Any], seeds: Sequence[int], num_envs: int, *, trains: bool
 ) -> AtariFrames:
     """The emulators of a game with a user's settings, for training or for scores, which are of whole games."""
     ends = trains and settings.get("life_loss_ends", True)
     try:
-        return AtariFrames(game, num_envs, seed, **{**settings, "life_loss_ends": ends})
+        return AtariFrames(game, num_envs, seeds, **{**settings, "life_loss_ends": ends})
     except TypeError as error:
         raise UsageError(f"cannot make {game} with {dict(settings)}: {error}") from None
 
@@ -271,3 +278,94 @@ def _installed_roms() -> tuple[str, ...]:
     from ale_py import roms
 
     return tuple(roms.get_all_rom_ids())
+
+
+class AtariStacks(gym.Env):
+    """One Atari game by the rules of scores: a lost life ends nothing. A seeded reset takes some 0.1 s."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15.0}  # noqa: RUF012  # every fourth frame of 60 a second
+    render_mode = "rgb_array"
+
+    def __init__(self, games: AtariFrames):
+        """Takes a vector of one environment, of whose games only the first after each restart is played."""
+        self._games = games
+        self.observation_space, self.action_space = games.observation_space, games.action_space
+        self._stack = np.zeros(self.observation_space.shape or (), np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Starts the game of a seed; without one, of a seed drawn from the last."""
+        super().reset(seed=seed)
+        self._stack[:] = 0
+        own = int(self.np_random.integers(2**31)) if seed is None else seed
+        self._stack[-1] = self._games.restart([own])[0]
+        return self._stack.copy(), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Steps the game; the frame that ends it is not known, and the one before is shown once more."""
+        after = self._games.step(np.array([action]))
+        shown = after.next_obs if after.resets[0] else after.obs
+        if shown is not None:
+            self._stack[:-1] = self._stack[1:]
+            self._stack[-1] = shown[0]
+        return self._stack.copy(), float(after.reward[0]), bool(after.terminated[0]), bool(after.truncated[0]), {}
+
+    def render(self) -> Any:
+        """The newest frame, as a picture."""
+        return picture(self._stack[-1])
+
+    def close(self) -> None:
+        """Closes the emulator."""
+        self._games.close()
+
+
+def atari_game(game: str, env_kwargs: Mapping[str, Any]) -> gym.Env:
+    """One game that shows stacks of frames."""
+    return AtariStacks(atari_frames(game, {"num_threads": 1, **env_kwargs}, [0], 1, trains=False))
+
+
+def atari_source(game: str, env_kwargs: Mapping[str, Any]) -> EnvSource:
+    """Where a loop has a game's emulators from."""
+    probe = atari_game(game, env_kwargs)
+    probe.close()
+    return EnvSource(
+        functools.partial(atari_game, game, dict(env_kwargs)),
+        functools.partial(atari_frames, game, dict(env_kwargs)),
+        probe.observation_space,
+        probe.action_space,
+    )
+
+
+PRESET = Preset(
+    agents={
+        "dqn": AgentPreset(
+            settings={
+                "hidden_sizes": (512,),
+                "learning_rate": 1e-4,
+                "adam_epsilon": 1e-4,
+                "batch_size": 32,
+                "buffer_size": 1_000_000,
+                "learning_starts": 50_000,
+                "train_every": 4,
+                "target_every": 10_000,
+                "clip_rewards": True,
+            },
+            settings_with={"parameter": {"policy_head": True}},
+            explorations={
+                "parameter": {"epsilon": 0.01, "adapt_every": 50, "anneal_steps": 1_000_000},
+                "epsilon-greedy": {"anneal_steps": 1_000_000},
+            },
+        ),
+        "es": AgentPreset(settings={"hidden_sizes": (512,), "layer_norm": True}),
+    },
+    run={
+        "steps": 10_000_000,
+        "num_envs": 16,
+        "eval_every": 500_000,
+        "eval_episodes": 10,
+        "eval_max_steps": MAX_FRAMES // FRAME_SKIP,
+        "log_every": 50_000,
+    },
+)
+"""The paper's settings for its games (app. A.1); the number of environments is ours."""
+
+register_family("atari", matches=is_atari, source=atari_source, preset=PRESET)

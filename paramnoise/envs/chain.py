@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from paramnoise.envs.jax_env import JaxEnv, JaxStep
+from paramnoise.envs.base import NAMESPACE, AgentPreset, Preset, Settings, register_env
+from paramnoise.loops.environments import JaxEnv, JaxStep
 from paramnoise.validation import require
 
 START = 2
@@ -124,3 +125,39 @@ def check_length(length: int) -> None:
 
 def _observation_space(length: int) -> gym.spaces.Box:
     return gym.spaces.Box(0.0, 1.0, (length,), np.float32)
+
+
+def chain_preset(env_kwargs: Settings) -> Preset:
+    """The paper's settings for a chain of so many states (app. A.3)."""
+    length = env_kwargs.get("length", DEFAULT_LENGTH)
+    check_length(length)
+    episode = horizon(length)
+    learner = AgentPreset(
+        settings={
+            "hidden_sizes": (16, 16),
+            "gamma": 0.999,
+            "learning_rate": 1e-3,
+            "batch_size": 32,
+            "buffer_size": 100_000,
+            "learning_starts": 5 * episode,
+            "train_every": 1,
+            "target_every": 100,
+        },
+        explorations={
+            "parameter": {"delta": 0.05, "adapt_every": 1},
+            "epsilon-greedy": {"epsilon_start": 1.0, "epsilon_end": 0.1, "anneal_steps": 100 * episode},
+        },
+    )
+    return Preset(
+        agents={"dqn": learner, "bootstrapped-dqn": learner},
+        run={"steps": 2_000 * episode, "eval_every": 50 * episode, "eval_episodes": 1},
+    )
+
+
+register_env(
+    f"{NAMESPACE}Chain-v0",
+    entry_point="paramnoise.envs.chain:ChainEnv",
+    help="the chain of the paper (app. A.3); length:N sets its number of states (default 20)",
+    preset=chain_preset,
+    group="Ours (names without namespace and version work too)",
+)

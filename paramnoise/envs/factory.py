@@ -3,16 +3,17 @@
 import copy
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from paramnoise.envs.tasks import env_id
+from paramnoise.envs.base import EnvLike, env_id, env_name, family_of
+from paramnoise.loops.environments import EnvSource
+from paramnoise.loops.frames import GymFrames, GymStacks
+from paramnoise.loops.vector import VectorEnv
 from paramnoise.validation import UsageError
-
-EnvLike = str | gym.Env | Callable[[], gym.Env]
 
 
 def env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Callable[[], gym.Env]:
@@ -36,18 +37,41 @@ def pixel_env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None)
     return functools.partial(_fresh_unchanged, env, _keywords(env, env_kwargs))
 
 
+def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> EnvSource:
+    """Where a loop has an environment from, whether it shows vectors or images, is Gymnasium's or of a family."""
+    kwargs = _keywords(env, env_kwargs)
+    family = family_of(env_id(env)) if isinstance(env, str) else None
+    if family is not None and isinstance(env, str):
+        return family.source(env, kwargs)
+    probe = _fresh_unchanged(env, kwargs)
+    make_env, make_envs = functools.partial(_fresh, env, kwargs), functools.partial(_vectors, env, kwargs)
+    if shows_images(probe.observation_space):
+        make_env, make_envs = functools.partial(_stacks, env, kwargs), functools.partial(_frames, env, kwargs)
+        made: gym.Env = GymStacks(probe)
+    else:
+        made = _with_unit_actions(_with_vector_observations(probe))
+    source = EnvSource(make_env, make_envs, made.observation_space, made.action_space)
+    made.close()
+    return source
+
+
+def _stacks(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
+    return GymStacks(_fresh_unchanged(env, kwargs))
+
+
+def _vectors(
+    env: EnvLike, kwargs: Mapping[str, Any], seeds: Sequence[int], num_envs: int, *, trains: bool
+) -> VectorEnv:
+    return VectorEnv(functools.partial(_fresh, env, kwargs), num_envs, seeds)
+
+
+def _frames(env: EnvLike, kwargs: Mapping[str, Any], seeds: Sequence[int], num_envs: int, *, trains: bool) -> GymFrames:
+    return GymFrames(functools.partial(_fresh_unchanged, env, kwargs), num_envs, seeds)
+
+
 def shows_images(space: gym.Space) -> bool:
     """Whether observations are images, however many channels they have."""
     return isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8
-
-
-def env_name(env: EnvLike) -> str:
-    """A name for logs and directories."""
-    if isinstance(env, str):
-        return env
-    if isinstance(env, gym.Env):
-        return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-    return getattr(env, "__name__", type(env).__name__)
 
 
 def known_kwargs(env: EnvLike) -> dict[str, Any]:

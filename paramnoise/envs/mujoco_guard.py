@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from paramnoise.envs.factory import env_name
+from paramnoise.envs.base import env_name
 from paramnoise.validation import RunError, UsageError
 
 try:

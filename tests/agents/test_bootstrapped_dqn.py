@@ -7,7 +7,7 @@ import pytest
 from paramnoise import UsageError
 from paramnoise.agents import bootstrapped_dqn
 from paramnoise.agents.bootstrapped_dqn import BootstrappedDQNConfig
-from paramnoise.agents.learner import Transition
+from paramnoise.agents.base import Transition
 from paramnoise.networks import BootstrappedQNetwork
 
 CONFIG = BootstrappedDQNConfig(hidden_sizes=(4,), num_heads=3, gamma=0.5)

@@ -8,11 +8,11 @@ import pytest
 from paramnoise import UsageError, noise
 from paramnoise.agents import ddpg
 from paramnoise.agents.ddpg import DDPGConfig
-from paramnoise.agents.learner import Transition
+from paramnoise.agents.base import Transition
 from paramnoise.envs import JaxEnv, JaxStep
-from paramnoise.exploration import Gaussian, ParameterNoise
+from paramnoise.explorations import Gaussian, ParameterNoise
 from paramnoise.networks import Critic
-from paramnoise.training.compiled import CompiledLoop
+from paramnoise.loops.compiled import CompiledLoop
 
 CONFIG = DDPGConfig(hidden_sizes=(8, 8), gamma=0.5, batch_size=2, normalise_observations=False)
 LEARNER = ddpg.make(CONFIG, 3, 2)

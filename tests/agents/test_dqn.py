@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from paramnoise.agents import dqn
-from paramnoise.agents.learner import Transition
+from paramnoise.agents.base import Transition
 from paramnoise.networks import PixelQNetwork, QNetwork
 from paramnoise.validation import UsageError
 

@@ -7,11 +7,12 @@ import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from paramnoise import UsageError, normalisation
+from paramnoise import UsageError
+from paramnoise.networks import normaliser as normalisation
 from paramnoise.agents import es
 from paramnoise.agents.es import ESConfig
-from paramnoise.normalisation import Normaliser
-from paramnoise.policies import noise_free_actions
+from paramnoise.networks.normaliser import Normaliser
+from paramnoise.networks.policies import noise_free_actions
 
 CONFIG = ESConfig(hidden_sizes=(3,), pairs=4, table_size=1_000)
 NOTHING_SEEN = Normaliser(jnp.float32(5), jnp.ones(2), jnp.ones(2))

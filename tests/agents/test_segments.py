@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from paramnoise.agents.segments import Layout, accumulate, cut
+from paramnoise.experience.segments import Layout, accumulate, cut
 
 SEGMENTS = np.repeat([0, 3, 1, 2], [1, 7, 2, 4])  # 14 rows; numbers need not be in order
 

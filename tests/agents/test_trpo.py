@@ -8,7 +8,7 @@ from jax.flatten_util import ravel_pytree
 
 from paramnoise import UsageError
 from paramnoise.agents import baseline, trpo
-from paramnoise.agents.segments import cut
+from paramnoise.experience.segments import cut
 from paramnoise.agents.trpo import Rollout, TRPOConfig
 from paramnoise.noise import displace
 

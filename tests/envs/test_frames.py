@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from paramnoise.envs import GymFrames, pixel_env_factory
-from paramnoise.envs.frames import grey
+from paramnoise.loops.frames import grey
 from paramnoise.validation import UsageError
 
 ACTIONS = np.random.default_rng(0).integers(3, size=(11, 4))

@@ -6,7 +6,7 @@ from paramnoise.envs import OURS, env_factory
 from paramnoise.envs.factory import environment_actions
 from paramnoise.envs.mujoco_guard import DivergenceGuard
 from paramnoise.envs.tasks import DENSE, SPARSE, env_id, short_name
-from paramnoise.presets import make_config, preset
+from paramnoise.envs.presets import make_config, preset
 
 SIZES = {  # the paper's table (app. A.2)
     "SparseCartpoleSwingup": (4, 1),

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from paramnoise.envs.vector import VectorEnv
+from paramnoise.loops.vector import VectorEnv
 
 
 class Scripted(gym.Env):

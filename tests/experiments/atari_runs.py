@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from paramnoise.experiments.atari import ATARI, AtariGroup, AtariRun, AtariScale, grid
-from paramnoise.training import checkpoint
+from paramnoise.figures.atari import ATARI, AtariGroup, AtariRun, AtariScale, grid
+from paramnoise.runs import checkpoint
 
 TINY = AtariScale(envs=("Pong",), seeds=2, steps=40, eval_every=20, eval_episodes=3, log_every=10, num_envs=2)
 

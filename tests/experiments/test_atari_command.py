@@ -11,9 +11,9 @@ import matplotlib.pyplot as plt
 import pytest
 from atari_runs import TINY, finish, groups, leave, row
 
-from paramnoise import reproduce
+from paramnoise.figures import reproduce
 from paramnoise.cli import main
-from paramnoise.experiments import atari
+from paramnoise.figures import atari
 
 SMOKE = "reproduce atari --scale smoke"
 SMALL_AGENT = {

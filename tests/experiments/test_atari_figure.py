@@ -7,9 +7,9 @@ import pytest
 from atari_runs import TINY, finish, groups, leave, row
 
 from paramnoise.envs.atari import GAMES
-from paramnoise.experiments import atari
-from paramnoise.experiments.atari import ATARI, ORDER, SCALES, AtariGroup, AtariRun, AtariScale, Score
-from paramnoise.experiments.learning_curves import Progress
+from paramnoise.figures import atari
+from paramnoise.figures.atari import ATARI, ORDER, SCALES, AtariGroup, AtariRun, AtariScale, Score
+from paramnoise.figures.learning_curves import Progress
 from paramnoise.validation import UsageError
 
 

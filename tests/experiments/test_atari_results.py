@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from paramnoise.experiments.atari import Score
-from paramnoise.experiments.atari_results import carried, read_scores, write_curves, write_scores
-from paramnoise.experiments.curve_results import Point, read_results
+from paramnoise.figures.atari import Score
+from paramnoise.figures.atari_results import carried, read_scores, write_curves, write_scores
+from paramnoise.figures.curve_results import Point, read_results
 from paramnoise.validation import UsageError
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from paramnoise.envs.atari import GAMES
-from paramnoise.experiments.atari import Score
-from paramnoise.experiments.atari_scores import PUBLISHED, report, rows
+from paramnoise.figures.atari import Score
+from paramnoise.figures.atari_scores import PUBLISHED, report, rows
 
 
 def scores(env: str, exploration: str, curves: list[dict[int, float]]) -> list[Score]:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from paramnoise.envs.chain import optimal_return
-from paramnoise.experiments import chain as figure
-from paramnoise.experiments.chain import CHAIN, Cell, Median, Outcome
-from paramnoise.experiments.plots import plot_chain
-from paramnoise.training.config import RunConfig
+from paramnoise.figures import chain as figure
+from paramnoise.figures.chain import CHAIN, Cell, Median, Outcome
+from paramnoise.figures.plots import plot_chain
+from paramnoise.runs.config import RunConfig
 
 PARAMETER, BOOTSTRAP, EPSILON = CHAIN.methods
 BEST, POOR = optimal_return(5), 0.014

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from paramnoise.envs.tasks import DENSE
-from paramnoise.experiments import plots
-from paramnoise.experiments.curve_results import Point
-from paramnoise.experiments.learning_curves import FIGURES
+from paramnoise.figures import plots
+from paramnoise.figures.curve_results import Point
+from paramnoise.figures.learning_curves import FIGURES
 
 FIGURE = FIGURES["ddpg-dense"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paramnoise.experiments.curve_results import Band, Point, bands, read_results, write_results
+from paramnoise.figures.curve_results import Band, Point, bands, read_results, write_results
 from paramnoise.validation import UsageError
 
 

@@ -4,9 +4,9 @@ import csv
 
 import pytest
 
-from paramnoise.experiments.curve_results import Point
-from paramnoise.experiments.curve_summary import compare, improvements, over_tasks, report, summarise
-from paramnoise.experiments.statistics import Estimate
+from paramnoise.figures.curve_results import Point
+from paramnoise.figures.curve_summary import compare, improvements, over_tasks, report, summarise
+from paramnoise.figures.statistics import Estimate
 
 
 def points(exploration: str, *curves: list[float], env: str = "Task-v0") -> list[Point]:

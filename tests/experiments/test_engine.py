@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from paramnoise.cli import main
-from paramnoise.experiments import sweep
-from paramnoise.experiments.engine import Engine
+from paramnoise.figures import sweep
+from paramnoise.parallel.engine import Engine
 from paramnoise.validation import UsageError
 
 

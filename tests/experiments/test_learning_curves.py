@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from paramnoise.envs.tasks import SPARSE
-from paramnoise.experiments import learning_curves
-from paramnoise.experiments.curve_results import Point
-from paramnoise.experiments.learning_curves import FIGURES, CurveRun, CurveScale, Progress
-from paramnoise.presets import make_config
+from paramnoise.figures import learning_curves
+from paramnoise.figures.curve_results import Point
+from paramnoise.figures.learning_curves import FIGURES, CurveRun, CurveScale, Progress
+from paramnoise.envs.presets import make_config
 from paramnoise.validation import UsageError
 
 MOUNTAIN_CAR = "paramnoise/SparseMountainCar-v0"

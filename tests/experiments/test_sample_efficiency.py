@@ -7,10 +7,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from paramnoise.experiments import plots, sample_efficiency
-from paramnoise.experiments.curve_results import Point
-from paramnoise.experiments.learning_curves import FIGURES, CurveScale, grid
-from paramnoise.experiments.sample_efficiency import Reach, aligned, carried_forward, reaches, report, summarise
+from paramnoise.figures import plots, sample_efficiency
+from paramnoise.figures.curve_results import Point
+from paramnoise.figures.learning_curves import FIGURES, CurveScale, grid
+from paramnoise.figures.sample_efficiency import Reach, aligned, carried_forward, reaches, report, summarise
 
 ENV = "Task-v0"
 FIGURE = FIGURES["es"]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rliable import library, metrics
 
-from paramnoise.experiments.statistics import (
+from paramnoise.figures.statistics import (
     Estimate,
     estimate_interquartile_mean,
     interquartile_mean,

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import jax
 import pytest
 
-from paramnoise.experiments.sweep import Event, Line, cores, run_all
-from paramnoise.training.display import StopFlag
+from paramnoise.parallel.sweep import Event, Line, cores, run_all
+from paramnoise.runs.display import StopFlag
 from paramnoise.validation import RunError
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from paramnoise.experiments import sweep_display
-from paramnoise.experiments.learning_curves import FIGURES, CurveRun, CurveScale, Progress, grid
-from paramnoise.experiments.sweep import Event
-from paramnoise.experiments.sweep_display import SweepDisplay, duration
+from paramnoise.figures import sweep_display
+from paramnoise.figures.learning_curves import FIGURES, CurveRun, CurveScale, Progress, grid
+from paramnoise.parallel.sweep import Event
+from paramnoise.figures.sweep_display import SweepDisplay, duration
 
 
 def three_runs(out: Path) -> list[CurveRun]:

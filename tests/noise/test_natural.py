@@ -8,7 +8,7 @@ from jax.flatten_util import ravel_pytree
 from paramnoise import noise
 from paramnoise.networks import MLP
 from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient, fisher_product
-from paramnoise.policies import CategoricalPolicy, GaussianPolicy
+from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy
 
 KEY = jax.random.key(0)
 natural_noise = eqx.filter_jit(noise.natural_noise)

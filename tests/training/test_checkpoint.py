@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from paramnoise.training import checkpoint
+from paramnoise.runs import checkpoint
 from paramnoise.validation import UsageError
 
 

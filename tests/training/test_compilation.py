@@ -3,9 +3,9 @@
 import gymnasium as gym
 
 from paramnoise.agents import DDPGConfig
-from paramnoise.exploration import ParameterNoise
-from paramnoise.training.config import RunConfig
-from paramnoise.training.run import build_loop
+from paramnoise.explorations import ParameterNoise
+from paramnoise.runs.config import RunConfig
+from paramnoise.runs.run import build_loop
 
 
 def test_ddpg_compiles_nothing_after_warm_up(compiled):

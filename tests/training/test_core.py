@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from paramnoise.agents import dqn
-from paramnoise.agents.learner import Transition
-from paramnoise.exploration import EpsilonGreedy, NoNoise, ParameterNoise
-from paramnoise.training import core
+from paramnoise.agents.base import Transition
+from paramnoise.explorations import EpsilonGreedy, NoNoise, ParameterNoise
+from paramnoise.loops import step as core
 
 OBS = jnp.zeros((3, 2))
 

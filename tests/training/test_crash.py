@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from test_run import CONFIG, assert_same_arrays, progress
 
-from paramnoise.training import checkpoint
-from paramnoise.training import run as runs
-from paramnoise.training.run_directory import RunDirectory
+from paramnoise.runs import checkpoint
+from paramnoise.runs import run as runs
+from paramnoise.runs.directory import RunDirectory
 
 OPERATIONS = ("fsync", "replace", "unlink")
 """Between two of these nothing changes that the next start could see."""

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paramnoise.envs.frames import STACK
-from paramnoise.training import frame_replay
-from paramnoise.training.frame_replay import HostFrames, Slot
+from paramnoise.loops.frames import STACK
+from paramnoise.experience import frames as frame_replay
+from paramnoise.experience.frames import HostFrames, Slot
 from paramnoise.validation import UsageError
 
 FRAME = (3, 2)

@@ -9,8 +9,8 @@ from test_run import CONFIG, assert_same_arrays, progress, run_and_stop
 
 import paramnoise as pn
 from paramnoise.cli import main
-from paramnoise.training import run as runs
-from paramnoise.training.run_directory import RunDirectory
+from paramnoise.runs import run as runs
+from paramnoise.runs.directory import RunDirectory
 from paramnoise.validation import RunError
 
 

@@ -4,8 +4,8 @@ import pytest
 from probes import ScriptedEnv
 
 from paramnoise.agents import dqn
-from paramnoise.exploration import ParameterNoise
-from paramnoise.training.host import HostLoop
+from paramnoise.explorations import ParameterNoise
+from paramnoise.loops.host import HostLoop
 from paramnoise.validation import RunError
 
 EXPLORATION = ParameterNoise(delta=0.5, sigma=1.0, epsilon=0.5, adapt_every=1)

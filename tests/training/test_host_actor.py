@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import paramnoise as pn
-from paramnoise import normalisation
+from paramnoise.networks import normaliser as normalisation
 from paramnoise.agents import DDPGConfig, ddpg
 from paramnoise.noise import perturb_each
-from paramnoise.policies import GreedyPolicy, noise_free_actions
-from paramnoise.training.host_actor import BLOCK, HostActor
+from paramnoise.networks.policies import GreedyPolicy, noise_free_actions
+from paramnoise.loops.fast.host_actor import BLOCK, HostActor
 
 OBS = np.random.default_rng(0).normal(1.0, 3.0, (2, 4)).astype(np.float32)
 SEED = (3, 1)

@@ -7,8 +7,8 @@ from scipy import stats
 
 from paramnoise.networks import MLP
 from paramnoise.noise import displace
-from paramnoise.policies import CategoricalPolicy, GaussianPolicy
-from paramnoise.training.host_policy import HostPolicy
+from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy
+from paramnoise.loops.fast.host_policy import HostPolicy
 
 
 def gaussian(layer_norm=False):

@@ -6,9 +6,9 @@ import pytest
 
 from paramnoise.agents import bootstrapped_dqn, dqn
 from paramnoise.envs import chain, env_factory
-from paramnoise.exploration import BootstrapHead, EpsilonGreedy, ParameterNoise
-from paramnoise.training.compiled import CompiledLoop
-from paramnoise.training.host import HostLoop
+from paramnoise.explorations import BootstrapHead, EpsilonGreedy, ParameterNoise
+from paramnoise.loops.compiled import CompiledLoop
+from paramnoise.loops.host import HostLoop
 
 SETTINGS = {"hidden_sizes": (8,), "batch_size": 8, "buffer_size": 100, "learning_starts": 30, "target_every": 10}
 EPISODE = 14

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from paramnoise import UsageError, normalisation
+from paramnoise import UsageError
+from paramnoise.networks import normaliser as normalisation
 from paramnoise.agents import es
 from paramnoise.agents.es import ESConfig
 from paramnoise.envs import env_factory
-from paramnoise.policies import noise_free_actions
-from paramnoise.training.member_pool import MemberPool
-from paramnoise.training.members import Broadcast, MemberEvaluator, Setting
+from paramnoise.networks.policies import noise_free_actions
+from paramnoise.parallel.member_pool import MemberPool
+from paramnoise.loops.members import Broadcast, MemberEvaluator, Setting
 from paramnoise.validation import RunError
 
 CONFIG = ESConfig(hidden_sizes=(4,), pairs=3, table_size=500, sigma=0.5)

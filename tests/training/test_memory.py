@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from paramnoise.agents import DDPGConfig
-from paramnoise.exploration import ParameterNoise
-from paramnoise.training import run as runs
-from paramnoise.training.config import RunConfig
+from paramnoise.explorations import ParameterNoise
+from paramnoise.runs import run as runs
+from paramnoise.runs.config import RunConfig
 
 CONFIG = RunConfig(
     algorithm="ddpg",

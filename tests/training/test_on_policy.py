@@ -8,7 +8,7 @@ from probes import ScriptedEnv
 from paramnoise import NoNoise, OnPolicyParameterNoise, UsageError
 from paramnoise.agents import trpo
 from paramnoise.agents.trpo import Report, TRPOConfig
-from paramnoise.training.on_policy import OnPolicyLoop
+from paramnoise.loops.on_policy import OnPolicyLoop
 from paramnoise.validation import RunError
 
 NOISE = OnPolicyParameterNoise(max_states=5, delta=0.1)

@@ -9,8 +9,8 @@ import pytest
 
 import paramnoise as pn
 from paramnoise.agents import DDPGConfig, ddpg
-from paramnoise.policies import noise_free_actions
-from paramnoise.training.host import HostLoop
+from paramnoise.networks.policies import noise_free_actions
+from paramnoise.loops.host import HostLoop
 
 CONFIG = DDPGConfig(
     hidden_sizes=(8, 8), batch_size=8, buffer_size=150, train_every=40, train_steps=3, actor_learning_rate=0.1

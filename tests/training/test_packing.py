@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from paramnoise.training.packing import Packing
+from paramnoise.loops.fast.packing import Packing
 
 TREE = {
     "weights": jnp.arange(6.0).reshape(2, 3),

@@ -11,11 +11,11 @@ from probes import Halves
 
 from paramnoise.agents import dqn
 from paramnoise.envs import GymFrames
-from paramnoise.envs.frames import STACK
-from paramnoise.exploration import EpsilonGreedy, ParameterNoise
-from paramnoise.policies import noise_free_actions
-from paramnoise.training.pixel import PixelLoop
-from paramnoise.training.pixel_member import PixelMember
+from paramnoise.loops.frames import STACK
+from paramnoise.explorations import EpsilonGreedy, ParameterNoise
+from paramnoise.networks.policies import noise_free_actions
+from paramnoise.loops.pixel import PixelLoop
+from paramnoise.loops.pixel_member import PixelMember
 
 NUM_ENVS, GAMMA, LEARNING_STARTS, TRAIN_EVERY = 2, 0.5, 100, 4
 STEPS, LOG_EVERY, EVAL_EVERY = 600, 50, 300

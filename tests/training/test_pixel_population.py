@@ -14,12 +14,12 @@ from paramnoise.agents import es
 from paramnoise.agents.es import ESConfig
 from paramnoise.cli import main
 from paramnoise.envs import stack_env_factory
-from paramnoise.presets import make_config
-from paramnoise.training.checkpoint import named_leaves
-from paramnoise.training.member_actors import PixelActor
-from paramnoise.training.members import Broadcast, MemberEvaluator, Setting
-from paramnoise.training.run import make_loop, run
-from paramnoise.training.run_directory import WALL_CLOCK_COLUMNS, RunDirectory
+from paramnoise.envs.presets import make_config
+from paramnoise.runs.checkpoint import named_leaves
+from paramnoise.loops.member_actors import PixelActor
+from paramnoise.loops.members import Broadcast, MemberEvaluator, Setting
+from paramnoise.runs.run import make_loop, run
+from paramnoise.runs.directory import WALL_CLOCK_COLUMNS, RunDirectory
 from paramnoise.validation import UsageError
 
 ID, CONTINUOUS = "paramnoise-test/Halves-v0", "paramnoise-test/ContinuousHalves-v0"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import paramnoise as pn
-from paramnoise.presets import make_config
-from paramnoise.training.config import RunConfig
-from paramnoise.training.run import run, run_together
-from paramnoise.training.run_directory import RunDirectory
+from paramnoise.envs.presets import make_config
+from paramnoise.runs.config import RunConfig
+from paramnoise.runs.run import run, run_together
+from paramnoise.runs.directory import RunDirectory
 from paramnoise.validation import UsageError
 
 ID = "paramnoise-test/Sides-v0"

@@ -10,12 +10,12 @@ import pytest
 
 from paramnoise.agents.es import draw_index, epsilons, noise_table, pair_weights
 from paramnoise.envs import env_factory
-from paramnoise.presets import make_config
-from paramnoise.training import run as runs
-from paramnoise.training.checkpoint import named_leaves
-from paramnoise.training.members import Broadcast, Episode, MemberEvaluator, Setting
-from paramnoise.training.population import PopulationLoop, observed
-from paramnoise.training.run_directory import WALL_CLOCK_COLUMNS, RunDirectory
+from paramnoise.envs.presets import make_config
+from paramnoise.runs import run as runs
+from paramnoise.runs.checkpoint import named_leaves
+from paramnoise.loops.members import Broadcast, Episode, MemberEvaluator, Setting
+from paramnoise.loops.population import PopulationLoop, observed
+from paramnoise.runs.directory import WALL_CLOCK_COLUMNS, RunDirectory
 from paramnoise.validation import RunError, UsageError
 
 SETTINGS = {"hidden_sizes": (4,), "pairs": 3, "table_size": 10_000}

@@ -7,9 +7,9 @@ import pytest
 from probes import probe, true_values
 
 from paramnoise.agents import bootstrapped_dqn, dqn
-from paramnoise.exploration import EpsilonGreedy, ParameterNoise
-from paramnoise.policies import noise_free_actions
-from paramnoise.training.compiled import CompiledLoop
+from paramnoise.explorations import EpsilonGreedy, ParameterNoise
+from paramnoise.networks.policies import noise_free_actions
+from paramnoise.loops.compiled import CompiledLoop
 
 GAMMA = 0.6
 SETTINGS = {

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paramnoise.agents import Transition
-from paramnoise.training import replay as replays
+from paramnoise.experience import replay as replays
 
 
 def transitions(first: int, count: int, heads: int | None = None) -> Transition:

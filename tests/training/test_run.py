@@ -15,14 +15,14 @@ import pytest
 
 from paramnoise.agents import DQNConfig
 from paramnoise.cli import main
-from paramnoise.envs.vector import episode_seed
-from paramnoise.exploration import ParameterNoise
-from paramnoise.policies import noise_free_actions
-from paramnoise.training import run as runs
-from paramnoise.training.config import RunConfig
-from paramnoise.training.display import StopFlag, stop_on_signals
-from paramnoise.training.evaluation import EVALUATION_STREAM
-from paramnoise.training.run_directory import WALL_CLOCK_COLUMNS, RunDirectory
+from paramnoise.loops.vector import episode_seed
+from paramnoise.explorations import ParameterNoise
+from paramnoise.networks.policies import noise_free_actions
+from paramnoise.runs import run as runs
+from paramnoise.runs.config import RunConfig
+from paramnoise.runs.display import StopFlag, stop_on_signals
+from paramnoise.loops.evaluation import EVALUATION_STREAM
+from paramnoise.runs.directory import WALL_CLOCK_COLUMNS, RunDirectory
 from paramnoise.validation import UsageError
 
 # Two environments, and all that changes over a run: sigma, policies renewed by age, a schedule, a ring that wraps.

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from paramnoise.exploration import BootstrapHead, EpsilonGreedy, NoNoise, ParameterNoise
-from paramnoise.presets import make_config
-from paramnoise.training.config import RunConfig
-from paramnoise.training.run_directory import RunDirectory
+from paramnoise.explorations import BootstrapHead, EpsilonGreedy, NoNoise, ParameterNoise
+from paramnoise.envs.presets import make_config
+from paramnoise.runs.config import RunConfig
+from paramnoise.runs.directory import RunDirectory
 from paramnoise.validation import UsageError
 
 

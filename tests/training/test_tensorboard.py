@@ -10,8 +10,8 @@ from tensorboardX.proto.event_pb2 import Event
 from test_run import CONFIG, run_and_stop
 
 from paramnoise.cli import main
-from paramnoise.training import run as runs
-from paramnoise.training.run_directory import RunDirectory
+from paramnoise.runs import run as runs
+from paramnoise.runs.directory import RunDirectory
 
 
 def events(path: Path) -> list[Event]:

@@ -1,0 +1,184 @@
+"""What an agent is to a loop: pure functions over its state, and the experience it asks for; and the registry of agents.
+
+An agent is one file: a frozen config, and a function `make(config, spaces)` that returns a `Learner` and is registered
+with what the agent needs. A learner knows no exploration by name.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import gymnasium as gym
+from jax import Array
+
+from paramnoise.explorations.base import Exploration, explorations_for, find_exploration
+from paramnoise.networks.policies import Policy
+from paramnoise.validation import UsageError, lookup
+
+ExperienceKind = Literal["replay", "rollout", "returns"]
+"""What a learner learns from: replayed transitions, a batch of its own steps, or one number per perturbed policy."""
+Actions = Literal["discrete", "continuous"]
+Observations = Literal["vectors", "frames"]
+
+
+class Spaces(NamedTuple):
+    """What an agent sees and does, in numbers."""
+
+    observation: tuple[int, ...]
+    """The shape: (size,) of a vector, or (frames, height, width) of a uint8 stack of grey frames."""
+    actions: int
+    """The number of discrete actions, or the dimensions of continuous ones in [-1, 1]."""
+    is_discrete: bool
+
+    @property
+    def shows_frames(self) -> bool:
+        """Whether observations are stacks of frames."""
+        return len(self.observation) == 3
+
+
+def _no_mask(key: Array, num_envs: int) -> None:
+    return None
+
+
+def _as_it_was(state: Any, batch: Any) -> Any:
+    return state
+
+
+def _as_gathered(gathered: Any, number: int) -> Any:
+    return gathered
+
+
+class Learner(NamedTuple):
+    """An agent without its exploration."""
+
+    config: Any
+    spaces: Spaces
+    init: Callable[[Array], Any]
+    """key -> state."""
+    update: Callable[[Any, Any], tuple[Any, dict[str, Array]]]
+    """state, a batch of the agent's experience -> state, terms to report."""
+    policy: Callable[[Any], Policy]
+    """state -> the clean policy."""
+    annotate: Callable[[Array, int], Array | None] = _no_mask
+    """Replay: key, num_envs -> the `mask` to store with the transitions of one step."""
+    observe: Callable[[Any, Any], Any] = _as_it_was
+    """Replay: state, the transitions of one step -> state; what is learned from each once, before it is stored."""
+    prepare: Callable[[Any, int], Any] = _as_gathered
+    """Rollout, returns: what was gathered, the number of updates before -> the batch; NumPy, on the host."""
+    experience: ExperienceKind = "replay"
+    """What it learns from; registration sets it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AgentEntry:
+    """An agent as the registry knows it: how it is made, and what it needs."""
+
+    name: str
+    """On the command line and in run directories."""
+    title: str
+    config: type
+    """Its settings: a frozen dataclass with a default for every field."""
+    make: Callable[[Any, Spaces], Learner]
+    experience: ExperienceKind
+    policy: type
+    """The type of its policy, which explorations are chosen by."""
+    actions: tuple[Actions, ...]
+    observations: tuple[Observations, ...]
+    explores: bool
+    """Whether an exploration acts for it; else its learning is exploration, and only `none` fits."""
+    default_exploration: str
+
+    @property
+    def explorations(self) -> list[str]:
+        """The names of the explorations that fit."""
+        return explorations_for(self.policy) if self.explores else ["none"]
+
+    def exploration_type(self, kind: str) -> type[Exploration]:
+        """The exploration of that name, or UsageError if there is none; the agent's policy decides which is meant."""
+        return find_exploration(kind, self.policy)
+
+    def check_exploration(self, exploration: Exploration) -> None:
+        """Raises UsageError if the exploration cannot act for this agent."""
+        if self.policy in exploration.policies if self.explores else exploration.kind == "none":
+            return
+        nature = f"actions are {' or '.join(self.actions)}"
+        if self.experience == "rollout":
+            nature = "policy is stochastic"
+        if not self.explores:
+            nature = "own perturbations explore"
+        if exploration.kind in self.explorations:
+            fits = self.exploration_type(exploration.kind).__name__
+            remedy = f"its {exploration.kind!r} is {fits}, not {type(exploration).__name__}"
+        else:
+            remedy = f"choose from {', '.join(self.explorations)}"
+        raise UsageError(f"exploration {exploration.kind!r} does not fit {self.name}, whose {nature}: {remedy}")
+
+    def build(self, config: Any, env: str, observation_space: gym.Space, action_space: gym.Space) -> Learner:
+        """Makes the learner for an environment, or raises UsageError if it does not fit."""
+        assert isinstance(observation_space, gym.spaces.Box)
+        shape = observation_space.shape
+        is_discrete = isinstance(action_space, gym.spaces.Discrete)
+        if len(shape) == 3 and "frames" not in self.observations:
+            able = [entry.name for entry in AGENTS.values() if "frames" in entry.observations]
+            raise UsageError(f"{env} shows pixels, which {self.name} does not take: only {' and '.join(able)} do")
+        return self.make(config, Spaces(shape, self._action_size(env, action_space), is_discrete))
+
+    def _action_size(self, env: str, space: gym.Space) -> int:
+        wants = " or ".join(self.actions)
+        if isinstance(space, gym.spaces.Discrete) and "discrete" in self.actions:
+            if space.start != 0:
+                raise UsageError(f"{self.name} needs actions from 0, but those of {env} are {space}: wrap it")
+            return int(space.n)
+        if isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and "continuous" in self.actions:
+            return space.shape[0]
+        raise UsageError(f"{self.name} needs {wants} actions, but the action space of {env} is {space}")
+
+
+AGENTS: dict[str, AgentEntry] = {}
+"""Every agent by its name."""
+Make = TypeVar("Make", bound=Callable[..., Learner])
+
+
+def register_agent(
+    name: str,
+    *,
+    config: type,
+    experience: ExperienceKind,
+    policy: type,
+    actions: tuple[Actions, ...],
+    default_exploration: str,
+    title: str | None = None,
+    observations: tuple[Observations, ...] = ("vectors",),
+    explores: bool = True,
+) -> Callable[[Make], Make]:
+    """Makes an agent known by name to the command line, the API, run directories, presets and figures.
+
+    It decorates `make(config, spaces)`. The arguments are the fields of `AgentEntry`.
+    """
+
+    def register(make: Make) -> Make:
+        @functools.wraps(make)
+        def made(config: Any, spaces: Spaces) -> Learner:
+            return make(config, spaces)._replace(experience=experience)
+
+        AGENTS[name] = AgentEntry(
+            name=name,
+            title=title or name,
+            config=config,
+            make=made,
+            experience=experience,
+            policy=policy,
+            actions=actions,
+            observations=observations,
+            explores=explores,
+            default_exploration=default_exploration,
+        )
+        return made  # type: ignore[return-value]
+
+    return register
+
+
+def find_agent(name: str) -> AgentEntry:
+    """The agent of that name, or UsageError with those that exist."""
+    return lookup("agent", name, AGENTS)

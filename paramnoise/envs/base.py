@@ -1,0 +1,156 @@
+"""Environments by name: the registry of ids, help lines and presets, and the ids that names stand for.
+
+A family of environments is one file that registers what it has; so is a user's own, from outside the package.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import find_highest_version
+
+from paramnoise.loops.environments import EnvSource
+
+NAMESPACE = "paramnoise/"
+"""Of the environments of this package."""
+
+Settings = Mapping[str, Any]
+EnvLike = str | gym.Env | Callable[[], gym.Env]
+"""What users have: an id or a name, an environment, or a function that makes one."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AgentPreset:
+    """The settings of one agent on an environment, where they differ from the defaults."""
+
+    settings: Settings = dataclasses.field(default_factory=dict)
+    """Fields of the agent's config."""
+    explorations: Mapping[str, Settings] = dataclasses.field(default_factory=dict)
+    """Fields of each exploration, by its name."""
+    settings_with: Mapping[str, Settings] = dataclasses.field(default_factory=dict)
+    """Fields of the agent's config that go with an exploration, by its name."""
+
+    def with_exploration(self, name: str) -> dict[str, Any]:
+        """Fields of the agent's config, with an exploration."""
+        return {**self.settings, **self.settings_with.get(name, {})}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Preset:
+    """The settings that an environment is usually run with; they apply by default, and every field can be overridden."""
+
+    agents: Mapping[str, AgentPreset] = dataclasses.field(default_factory=dict)
+    """By the agent's name."""
+    run: Settings = dataclasses.field(default_factory=dict)
+    """Fields of the run."""
+
+    def of(self, agent: str) -> AgentPreset:
+        """The part for one agent."""
+        return self.agents.get(agent, AgentPreset())
+
+
+PresetOrRule = Preset | Callable[[Settings], Preset]
+"""A preset, or a function from an environment's keywords to one."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EnvEntry:
+    """A registered environment."""
+
+    id: str
+    help: str
+    """A line for `paramnoise envs`."""
+    preset: PresetOrRule
+    group: str
+    """What it is listed under."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Family:
+    """Environments that are told by their names and that Gymnasium does not make."""
+
+    name: str
+    matches: Callable[[str], bool]
+    source: Callable[[str, Settings], EnvSource]
+    """An id and its keywords -> where a loop has the environments from."""
+    preset: PresetOrRule
+
+
+ENVS: dict[str, EnvEntry] = {}
+"""Every registered environment by its id."""
+FAMILIES: dict[str, Family] = {}
+
+
+def register_env(
+    env_id: str,
+    *,
+    entry_point: Any = None,
+    help: str = "",
+    preset: PresetOrRule = Preset(),  # noqa: B008  # frozen
+    group: str = "registered by plug-ins",
+    **gymnasium: Any,
+) -> None:
+    """Makes an environment known by name, with a line of help and a preset.
+
+    Args:
+        env_id: Gymnasium's id, such as `mine/Task-v0`; its bare name `Task` then stands for it.
+        entry_point: as for `gymnasium.register`; None: Gymnasium knows the id already.
+        help: a line for `paramnoise envs`.
+        preset: what it is usually run with, or a function from its keywords to that.
+        group: what it is listed under.
+        gymnasium: further arguments of `gymnasium.register`, such as `max_episode_steps`.
+    """
+    if entry_point is not None:
+        gym.registry.pop(env_id, None)
+        gym.register(env_id, entry_point=entry_point, **gymnasium)
+    ENVS[env_id] = EnvEntry(id=env_id, help=help, preset=preset, group=group)
+
+
+def register_family(name: str, **settings: Any) -> None:
+    """Makes a family of environments known; the arguments are the fields of `Family`."""
+    FAMILIES[name] = Family(name=name, **settings)
+
+
+def family_of(env: str) -> Family | None:
+    """The family that an id belongs to, if any."""
+    return next((family for family in FAMILIES.values() if family.matches(env)), None)
+
+
+def preset(env: str, env_kwargs: Settings) -> Preset:
+    """The preset of an environment, in any of its versions; an empty one if there is none."""
+    entry: EnvEntry | Family | None = ENVS.get(env) or family_of(env)
+    entry = entry or next((known for known in ENVS.values() if short_name(known.id) == short_name(env)), None)
+    if entry is None:
+        return Preset()
+    return entry.preset if isinstance(entry.preset, Preset) else entry.preset(env_kwargs)
+
+
+def env_name(env: EnvLike) -> str:
+    """A name for logs and directories."""
+    if isinstance(env, str):
+        return env
+    if isinstance(env, gym.Env):
+        return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    return getattr(env, "__name__", type(env).__name__)
+
+
+def short_name(env: str) -> str:
+    """An environment's name without namespace and version."""
+    return re.sub(r"-v\d+$", "", env.rpartition("/")[2])
+
+
+def env_id(name: str) -> str:
+    """The id that a name stands for: that of a registered environment, else Gymnasium's newest version.
+
+    An id, a member of a family, and what nobody knows are returned as they are.
+    """
+    if name in gym.registry or family_of(name) is not None:
+        return name
+    for env in ENVS:
+        if name in (short_name(env), env.rpartition("/")[2]):
+            return env
+    namespace, _, bare = name.rpartition("/")
+    newest = find_highest_version(namespace or None, bare)
+    return name if newest is None else f"{name}-v{newest}"

@@ -1,0 +1,1 @@
+"""What learners learn from: replay of transitions or frames, rollouts, returns."""

@@ -1,0 +1,20 @@
+"""Explorations: how a policy becomes behaviour. One file per strategy; each registers its name where it is defined."""
+
+from paramnoise.explorations.action_noise import Gaussian, OrnsteinUhlenbeck
+from paramnoise.explorations.base import Exploration, NoNoise, register_exploration
+from paramnoise.explorations.bootstrap import BootstrapHead
+from paramnoise.explorations.epsilon_greedy import EpsilonGreedy
+from paramnoise.explorations.on_policy import OnPolicyParameterNoise
+from paramnoise.explorations.parameter import ParameterNoise
+
+__all__ = [
+    "BootstrapHead",
+    "EpsilonGreedy",
+    "Exploration",
+    "Gaussian",
+    "NoNoise",
+    "OnPolicyParameterNoise",
+    "OrnsteinUhlenbeck",
+    "ParameterNoise",
+    "register_exploration",
+]

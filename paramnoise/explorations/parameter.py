@@ -1,0 +1,140 @@
+"""Adaptive parameter space noise for policies without randomness of their own (sec. 3)."""
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from paramnoise import noise as parameter_noise
+from paramnoise.explorations.base import Exploration, HostNoise, HostPolicy, register_exploration
+from paramnoise.explorations.epsilon_greedy import annealed_epsilon, check_annealing, mix_in_random
+from paramnoise.networks.policies import DeterministicPolicy, Policy
+from paramnoise.validation import require
+
+DEFAULT_RMS_DELTA = 0.2
+"""The delta of continuous actions if none is given: that of the paper's dense tasks."""
+
+
+class ParameterNoiseState(NamedTuple):
+    """All that changes in adaptive parameter noise."""
+
+    policies: Any
+    """The acting policy of each environment: a leading axis on every array."""
+    sampled_at: Array
+    """The environment step at which each environment's policy was sampled, [num_envs]."""
+    scale: parameter_noise.Scale
+    distance: Array
+    """The last measured distance between clean and probe policy; NaN before the first."""
+    delta: Array
+    """The threshold that it was compared with."""
+
+
+@register_exploration("parameter")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParameterNoise(Exploration):
+    """Adaptive parameter space noise: a perturbed policy acts for a whole episode (sec. 3)."""
+
+    fixes_episodes: ClassVar[bool] = True
+
+    delta: float | None = None
+    """The distance in action space to keep; None: that of the annealed epsilon (discrete), 0.2 (continuous)."""
+    sigma: float | None = None
+    """The standard deviation of the noise before the first adaptation; None: 0.01 (discrete), delta (continuous)."""
+    alpha: float = 1.01
+    """The factor by which one adaptation changes sigma."""
+    adapt_every: int = 10  # type: ignore[misc]  # a field here, a constant elsewhere
+    """Environment steps between adaptations."""
+    epsilon: float = 0.0
+    """The probability of a random action on top of the noise (0.01 on Atari)."""
+    max_age: int | None = None
+    """Steps after which a policy is sampled anew within an episode; None: never."""
+    epsilon_start: float = 1.0
+    """With no delta: the epsilon that delta matches at the first step."""
+    epsilon_end: float = 0.1
+    """With no delta: the epsilon that delta matches after annealing."""
+    anneal_steps: int = 10_000
+    """With no delta: environment steps over which that epsilon is annealed."""
+
+    def __post_init__(self) -> None:
+        require(self.delta is None or self.delta > 0, "delta", self.delta, "above 0")
+        require(self.sigma is None or self.sigma > 0, "sigma", self.sigma, "above 0")
+        require(self.alpha > 1, "alpha", self.alpha, "above 1")
+        require(self.adapt_every >= 1, "adapt_every", self.adapt_every, "at least 1")
+        require(0 <= self.epsilon <= 1, "epsilon", self.epsilon, "between 0 and 1")
+        require(self.max_age is None or self.max_age >= 1, "max_age", self.max_age, "at least 1")
+        check_annealing(self)
+
+    def init(self, policy: Policy, obs: Array) -> ParameterNoiseState:
+        num_envs = obs.shape[0]
+        policies = parameter_noise.perturb_each(jax.random.key(0), policy, 0.0, num_envs)
+        nan = jnp.float32(jnp.nan)
+        return ParameterNoiseState(
+            policies, jnp.zeros(num_envs, jnp.int32), parameter_noise.initial_scale(self._first_sigma(policy)), nan, nan
+        )
+
+    def begin_episode(
+        self, key: Array, state: ParameterNoiseState, policy: Policy, starts: Array, step: Array
+    ) -> ParameterNoiseState:
+        policies = parameter_noise.resample(key, state.policies, policy, state.scale.sigma, starts)
+        return state._replace(policies=policies, sampled_at=jnp.where(starts, step, state.sampled_at))
+
+    def act(
+        self, key: Array, state: ParameterNoiseState, policy: Policy, obs: Array, step: Array
+    ) -> tuple[ParameterNoiseState, Array]:
+        if self.max_age is not None:
+            key, age_key = jax.random.split(key)
+            old = step - state.sampled_at >= self.max_age * obs.shape[0]  # steps are counted over all environments
+            renew = lambda s: self.begin_episode(age_key, s, policy, old, step)  # noqa: E731
+            state = jax.lax.cond(jnp.any(old), renew, lambda s: s, state)
+        values = eqx.filter_vmap(lambda perturbed, o: perturbed(o))(state.policies, obs)
+        actions = jax.vmap(policy.greedy)(values)
+        if self.epsilon > 0:
+            actions = mix_in_random(key, policy, values, actions, self.epsilon)
+        return state, actions
+
+    @property
+    def can_act_on_host(self) -> bool:
+        return self.epsilon == 0 and self.max_age is None
+
+    def acting_policy(self, state: ParameterNoiseState, policy: Any) -> tuple[Any, bool]:
+        return state.policies, True
+
+    def act_on_host(self, policy: HostPolicy, obs: np.ndarray, noise: HostNoise) -> np.ndarray:
+        return policy.greedy(policy(obs))
+
+    def adapt(
+        self, key: Array, state: ParameterNoiseState, policy: Policy, obs: Array, step: Array
+    ) -> ParameterNoiseState:
+        # A probe of its own: measuring must not touch the policies that act.
+        probe = parameter_noise.perturb(key, policy, state.scale.sigma)
+        values = jax.vmap(policy)(obs)
+        distance = policy.distance(values, jax.vmap(probe)(obs))
+        delta = self.threshold(policy, values.shape[-1], step)
+        return state._replace(
+            scale=parameter_noise.adapt(state.scale, distance, delta, self.alpha), distance=distance, delta=delta
+        )
+
+    def threshold(self, policy: Policy, num_actions: int, step: Array) -> Array:
+        """Delta at an environment step."""
+        if self.delta is not None:
+            return jnp.float32(self.delta)
+        if isinstance(policy, DeterministicPolicy):
+            return jnp.float32(DEFAULT_RMS_DELTA)
+        return parameter_noise.delta_from_epsilon(annealed_epsilon(self, step), num_actions)
+
+    def _first_sigma(self, policy: Policy) -> float:
+        if self.sigma is not None:
+            return self.sigma
+        return (self.delta or DEFAULT_RMS_DELTA) if isinstance(policy, DeterministicPolicy) else 0.01
+
+    def report(self, state: ParameterNoiseState, step: Array) -> dict[str, Array]:
+        return {
+            "sigma": state.scale.sigma,
+            "distance": state.distance,
+            "delta": state.delta,
+            "adaptations": state.scale.adaptations,
+        }

@@ -1,0 +1,151 @@
+"""The figures, drawn from results.csv alone."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as MatplotlibFigure
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+from paramnoise.envs.base import NAMESPACE
+from paramnoise.figures.chain import CHAIN, Outcome, medians
+from paramnoise.figures.curve_results import Band, Point, bands
+from paramnoise.figures.learning_curves import CurveFigure
+from paramnoise.figures.sample_efficiency import Reach, aligned, reaches
+
+COLUMNS = 4
+"""Panels side by side at the most."""
+SOLVED, UNSOLVED = "tab:green", "tab:blue"
+
+
+def plot_chain(outcomes: list[Outcome], path: Path) -> None:
+    """Median episodes until solved against the chain's length, one panel per method (fig. "chain-plot")."""
+    present = {outcome.exploration for outcome in outcomes}
+    methods = [method for method in CHAIN.methods if method.exploration in present]
+    figure, axes = plt.subplots(
+        1, len(methods), figsize=(3.6 * len(methods), 3.2), sharex=True, sharey=True, squeeze=False
+    )
+    for axis, method in zip(axes[0], methods, strict=True):
+        own = [outcome for outcome in outcomes if outcome.exploration == method.exploration]
+        points = sorted(medians(own))
+        axis.plot([p.length for p in points], [p.episodes for p in points], color="0.8", linewidth=1, zorder=1)
+        for solved, colour, label in ((True, SOLVED, "solved"), (False, UNSOLVED, "not solved")):
+            seeds = [o for o in own if o.solved == solved]
+            axis.scatter(
+                [o.length for o in seeds], [o.episodes for o in seeds], s=6, color=colour, alpha=0.35, zorder=2
+            )
+            shown = [p for p in points if p.solved == solved]
+            axis.scatter(
+                [p.length for p in shown], [p.episodes for p in shown], s=26, color=colour, label=label, zorder=3
+            )
+        axis.set_title(method.label, fontsize=10)
+        axis.set_xlabel("chain length N")
+        axis.grid(color="0.93")
+    most = max(outcome.episodes for outcome in outcomes)
+    axes[0, 0].set_yscale("log")
+    axes[0, 0].set_ylim(80, 1.25 * max(most, 100))
+    axes[0, 0].yaxis.set_major_locator(FixedLocator([100, 200, 500, 1_000, 2_000]))
+    axes[0, 0].yaxis.set_major_formatter(ScalarFormatter())
+    axes[0, 0].yaxis.set_minor_locator(NullLocator())
+    axes[0, 0].set_ylabel("episodes until solved")
+    axes[0, -1].legend(loc="lower right", fontsize=8, title="large: median\nsmall: each seed", title_fontsize=7)
+    figure.tight_layout()
+    _save(figure, path)
+
+
+def plot_learning_curves(
+    drawn: CurveFigure,
+    points: list[Point],
+    path: Path,
+    *,
+    x_label: str | None = None,
+    y_label: str = "noise-free return",
+) -> None:
+    """Median return over seeds and its interquartile band against epochs, one panel per task."""
+    lines = bands(points)
+    envs = list(dict.fromkeys(env for env, _ in lines))
+    figure, axes = _panels(len(envs))
+    for axis, env in zip(axes.flat, envs, strict=False):
+        own = {exploration: line for (other, exploration), line in lines.items() if other == env}
+        for colour, method in enumerate(drawn.methods):
+            if method.exploration in own:
+                _draw_line(axis, own[method.exploration], drawn.steps_per_epoch, f"C{colour}", method.label)
+        seeds = sorted({max(band.seeds for band in line) for line in own.values()})
+        counted = f"{seeds[0]} seed{'s' * (seeds[0] > 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+        axis.set_title(f"{env.removeprefix(NAMESPACE)} ({counted})", fontsize=10)
+        axis.set_xlabel(x_label or f"epoch ({drawn.steps_per_epoch:,} steps)")
+        axis.grid(color="0.93")
+    _finish(figure, axes, path, y_label)
+
+
+def plot_sample_efficiency(drawn: CurveFigure, points: list[Point], path: Path) -> None:
+    """As `plot_learning_curves`, against steps on a log axis; a dot on a dashed line is a seed that has reached it."""
+    envs = list(dict.fromkeys(point.env for point in points))
+    figure, axes = _panels(len(envs))
+    for axis, env in zip(axes.flat, envs, strict=False):
+        for colour, method in enumerate(drawn.methods):
+            own = [p for p in points if (p.env, p.algorithm, p.exploration) == (env, *method[:2])]
+            for line in bands(aligned(own)).values():
+                _draw_line(axis, line, 1, f"C{colour}", method.label)
+            _draw_reaches(axis, reaches(own, drawn.thresholds), f"C{colour}")
+        for threshold in drawn.thresholds.get(env, ()):
+            axis.axhline(threshold, color="0.4", linestyle="--", linewidth=0.8, zorder=1)
+        axis.set_xscale("log")
+        axis.set_title(env.removeprefix(NAMESPACE), fontsize=10)
+        axis.set_xlabel("environment steps")
+        axis.grid(color="0.93")
+    _finish(figure, axes, path)
+
+
+def _draw_reaches(axis: Axes, found: list[Reach], colour: str) -> None:
+    there = np.array([(reach.steps, reach.threshold) for reach in found if reach.steps is not None]).reshape(-1, 2)
+    axis.scatter(there[:, 0], there[:, 1], s=16, color=colour, edgecolors="white", linewidths=0.5, zorder=4)
+
+
+def _panels(count: int) -> tuple[MatplotlibFigure, Any]:
+    """A figure with so many panels, and its axes in rows and columns."""
+    columns = min(COLUMNS, count)
+    rows = -(-count // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 3.4 * columns, 0.4 + 2.7 * rows), squeeze=False)
+    for axis in axes.flat[count:]:
+        axis.remove()
+    return figure, axes
+
+
+def _finish(figure: MatplotlibFigure, axes: Any, path: Path, y_label: str = "noise-free return") -> None:
+    """Names what is shown, puts one legend below all panels, and writes the file."""
+    for axis in axes[:, 0]:
+        axis.set_ylabel(y_label)
+    handles = {
+        label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    columns = axes.shape[1]
+    height = 0.15 + 0.18 * -(-len(handles) // columns)  # inches
+    figure.set_figheight(figure.get_figheight() + height)
+    figure.tight_layout(rect=(0, height / figure.get_figheight(), 1, 1))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=columns, fontsize=8, frameon=False)
+    _save(figure, path)
+
+
+def _draw_line(axis: Axes, line: list[Band], steps_per_epoch: int, colour: str, label: str) -> None:
+    """Draws one exploration: solid while all its seeds have a value, dotted where only some got so far."""
+    most = max(band.seeds for band in line)
+    whole = [band for band in line if band.seeds == most]
+    rest = line[len(whole) - 1 :] if len(whole) < len(line) else []
+    for part, style, name in ((whole, "-", label), (rest, ":", None)):  # what dotted means is in the docs
+        if part:
+            epochs = [band.step / steps_per_epoch for band in part]
+            axis.plot(epochs, [band.median for band in part], style, color=colour, label=name, linewidth=1.3)
+            low, high = [band.low for band in part], [band.high for band in part]
+            axis.fill_between(epochs, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _save(figure: MatplotlibFigure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

@@ -1,0 +1,179 @@
+"""The compiled loop: environment, exploration, replay and learner in one XLA program, seeds side by side.
+
+It takes any environment written as pure functions (`JaxEnv`).
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from paramnoise.agents.base import Learner
+from paramnoise.experience.replay import Replay, Transition
+from paramnoise.explorations.base import Exploration
+from paramnoise.keys import ENVIRONMENT, EVALUATE
+from paramnoise.loops import step as steps
+from paramnoise.loops.environments import JaxEnv, step_and_reset
+from paramnoise.loops.step import Behaviour, TrainState, key_for
+from paramnoise.networks.policies import Policy, noise_free_actions
+
+SEEDS = "seeds"
+
+
+class LoopState(NamedTuple):
+    """Training and its environments."""
+
+    train: TrainState
+    obs: Array
+    env_state: Any
+    starts: Array
+    """Where an episode starts with `obs`, bool[num_envs]."""
+    running_return: Array
+    """The return so far of each environment's episode."""
+    episodes: Array
+    """Episodes ended so far."""
+    ended_returns: Array
+    """The sum of returns of the episodes that ended since the last evaluation."""
+    ended: Array
+    """Their number."""
+
+
+# Under vmap over seeds these stay one number for all, so that writes into replay stay slices and branches branches.
+_AXES: Any = LoopState(*[0] * len(LoopState._fields))._replace(  # type: ignore[arg-type]
+    train=TrainState(learner=0, exploration=0, experience=Replay(data=0, added=None), losses=0, key=0, step=None)  # type: ignore[arg-type]
+)
+
+
+class CompiledLoop:
+    """Training of one agent per seed, side by side; owns nothing but arrays."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        exploration: Exploration,
+        env: JaxEnv,
+        *,
+        seeds: Sequence[int],
+        eval_every: int,
+        eval_episodes: int = 1,
+        num_envs: int = 1,
+    ):
+        """Makes the states; nothing is stepped yet.
+
+        Args:
+            learner: the agent.
+            exploration: its exploration.
+            env: the environment, as pure functions.
+            seeds: one agent each.
+            eval_every: environment steps, over all environments of a seed, between noise-free evaluations.
+            eval_episodes: episodes of an evaluation.
+            num_envs: environments per seed, each with its own exploration.
+        """
+        self.learner = learner
+        init = functools.partial(_init, learner, exploration, env, num_envs)
+        keys = jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
+        self.state: LoopState = jax.jit(jax.vmap(init, out_axes=_AXES))(keys)
+        epoch_steps = max(eval_every // num_envs, 1)
+        epoch = functools.partial(_epoch, learner, exploration, env, epoch_steps, eval_episodes)
+
+        def call(evaluations: int, state: LoopState) -> tuple[LoopState, dict[str, Array]]:
+            several = lambda s: jax.lax.scan(lambda carry, _: epoch(carry), s, length=evaluations)  # noqa: E731
+            return jax.vmap(several, in_axes=(_AXES,), out_axes=(_AXES, 1), axis_name=SEEDS)(state)
+
+        self._call = jax.jit(call, static_argnums=0, donate_argnums=1)
+
+    def run(self, evaluations: int) -> dict[str, np.ndarray]:
+        """Trains on, with so many evaluations, in one call of the compiled program.
+
+        More evaluations per call cost less, fewer let the caller stop sooner; each new number compiles anew.
+
+        Returns:
+            The rows of progress as arrays of shape [evaluations, seeds].
+        """
+        self.state, rows = self._call(evaluations, self.state)
+        return jax.tree.map(np.asarray, rows)
+
+    def policy(self, index: int) -> Policy:
+        """The clean policy of one of the seeds."""
+        return self.learner.policy(jax.tree.map(lambda leaf: leaf[index], self.state.train.learner))
+
+
+def _init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int, key: Array) -> LoopState:
+    env_keys = jax.random.split(jax.random.fold_in(key, ENVIRONMENT), num_envs)
+    obs, env_state = jax.vmap(env.reset)(env_keys)
+    return LoopState(
+        train=steps.init_with_replay(learner, exploration, key, obs),
+        obs=obs,
+        env_state=env_state,
+        starts=jnp.ones(num_envs, bool),
+        running_return=jnp.zeros(num_envs),
+        episodes=jnp.int32(0),
+        ended_returns=jnp.float32(0),
+        ended=jnp.int32(0),
+    )
+
+
+def _epoch(
+    learner: Learner, exploration: Exploration, env: JaxEnv, epoch_steps: int, eval_episodes: int, state: LoopState
+) -> tuple[LoopState, dict[str, Array]]:
+    """Trains for some steps of every environment, then evaluates."""
+    step = functools.partial(_step, learner, exploration, env)
+    state = jax.lax.fori_loop(0, epoch_steps, lambda _, s: step(s), state)
+    key = key_for(state.train, EVALUATE)
+    returns = evaluate(learner.policy(state.train.learner), env, key, eval_episodes)
+    training, reported = steps.report(exploration, state.train)
+    row = {
+        "step": training.step,
+        "episodes": state.episodes,
+        "eval_return_mean": jnp.mean(returns),
+        "eval_return_median": jnp.median(returns),
+        "train_return_mean": state.ended_returns / state.ended,
+        **reported,
+    }
+    fresh = {"ended_returns": jnp.zeros_like(state.ended_returns), "ended": jnp.zeros_like(state.ended)}
+    return state._replace(train=training, **fresh), row
+
+
+def _step(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState) -> LoopState:
+    """One step of every environment, and the learning that follows it."""
+    training = state.train
+    behaviour = Behaviour(training.exploration, learner.policy(training.learner), training.key, training.step)
+    explored, actions = steps.begin_and_act(exploration, behaviour, state.obs, state.starts, SEEDS)
+    training = training._replace(exploration=explored)
+    keys = jax.random.split(key_for(training, ENVIRONMENT), actions.shape[0])
+    after, obs, env_state = jax.vmap(functools.partial(step_and_reset, env))(keys, state.env_state, actions)
+    # The stored next observation is the one the action led to, never the reset's.
+    batch = Transition(state.obs, actions, after.reward, after.obs, after.terminated)
+    training = steps.learn(learner, exploration, training, batch)
+    ended = after.terminated | after.truncated
+    returns = state.running_return + after.reward
+    return LoopState(
+        train=training,
+        obs=obs,
+        env_state=env_state,
+        starts=ended,
+        running_return=jnp.where(ended, 0.0, returns),
+        episodes=state.episodes + jnp.sum(ended),
+        ended_returns=state.ended_returns + jnp.sum(jnp.where(ended, returns, 0.0)),
+        ended=state.ended + jnp.sum(ended),
+    )
+
+
+def evaluate(policy: Policy, env: JaxEnv, key: Array, episodes: int) -> Array:
+    """The returns of noise-free episodes, [episodes]."""
+    reset_key, step_key = jax.random.split(key)
+    obs, env_state = jax.vmap(env.reset)(jax.random.split(reset_key, episodes))
+
+    def step(time: Array, carry: tuple[Array, Any, Array, Array]) -> tuple[Array, Any, Array, Array]:
+        obs, env_state, alive, returns = carry
+        keys = jax.random.split(jax.random.fold_in(step_key, time), episodes)
+        after = jax.vmap(env.step)(keys, env_state, noise_free_actions(policy, obs))
+        returns = returns + jnp.where(alive, after.reward, 0.0)
+        return after.obs, after.state, alive & ~(after.terminated | after.truncated), returns
+
+    start = (obs, env_state, jnp.ones(episodes, bool), jnp.zeros(episodes))
+    return jax.lax.fori_loop(0, env.max_episode_steps, step, start)[3]

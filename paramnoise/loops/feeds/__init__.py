@@ -1,0 +1,73 @@
+"""How what happens in the environments reaches the learner: a feed for each kind of experience.
+
+A feed takes in steps on the host, says when learning is due, and has the pure function that then learns from them.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from jax import Array
+
+from paramnoise.loops.environments import EnvStep
+from paramnoise.loops.step import TrainState
+
+
+class Taken(NamedTuple):
+    """What a feed hands over to be learned from, in one compiled call."""
+
+    variant: Hashable
+    """Decides the program: what `learn` must know before it is traced."""
+    args: tuple[Any, ...]
+    """The rest of what `learn` takes after the state."""
+    step: int
+    """The environment steps, over all environments of a seed, before what is handed over."""
+    trains: bool
+    """Whether train steps are due with it."""
+
+
+class Feed(Protocol):
+    """The host's side of one kind of experience."""
+
+    experience: Any
+    """What is stored on the device, between two calls of `learn`."""
+    is_beside: bool
+    """Whether a step is learned from while the environments do the next one; acting is then one step behind."""
+    axes: tuple[int | None, ...]
+    """The axis of seeds of each of `Taken.args`, where seeds train side by side."""
+    waits: bool
+    """Whether acting needs what was learned at once, and what was handed over must not change until then."""
+    remedy: str
+    """What may help where learning has diverged."""
+    block: int | None
+    """Vector steps whose noise on actions is drawn together; None: any number."""
+
+    def init(self, key: Array, obs: Array) -> TrainState:
+        """The state of one seed before the first step, as a pure function."""
+
+    def learn(self, variant: Hashable, state: TrainState, *taken: Any) -> TrainState:
+        """The state after learning from what was taken, as a pure function."""
+
+    def acts_at_random(self, step: int) -> bool:
+        """Whether actions at a step are random, to fill replay first."""
+
+    def begin(self, starts: np.ndarray, offsets: Callable[[], np.ndarray | None]) -> None:
+        """Hears where episodes start, before each step; `offsets` tells what behaviour adds to the parameters."""
+
+    def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:
+        """Takes in a step: what was shown, where nothing before it counts, what was done, and what it led to."""
+
+    def is_due(self, before: int, after: int) -> bool:
+        """Whether what was taken in should be learned from, after the step between these counts."""
+
+    def take(self, step: int, *, all_of_it: bool = False) -> Taken | None:
+        """Hands over what was taken in by a step, if there is anything; `all_of_it`: even a part of a batch."""
+
+    def finish(self) -> None:
+        """Does what follows a call of `learn`."""
+
+    def snapshot(self, member: int) -> dict[str, np.ndarray]:
+        """What the feed holds of one seed, beyond the state of training."""
+
+    def restore(self, member: int, parts: dict[str, np.ndarray], step: int) -> None:
+        """Goes back to a snapshot."""

@@ -1,0 +1,216 @@
+"""The feed of frames: each is kept once, on the device or in the host's memory, and learned from beside emulation.
+
+Several seeds may train side by side: arrays then have a leading axis of seeds.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from paramnoise.agents.base import Learner
+from paramnoise.experience import frames as stores
+from paramnoise.experience.frames import Drawn, FrameReplay, HostFrames, Slot
+from paramnoise.explorations.base import Exploration
+from paramnoise.keys import ADAPT
+from paramnoise.loops import step as steps
+from paramnoise.loops.environments import EnvStep
+from paramnoise.loops.feeds import Taken
+from paramnoise.loops.step import TrainState
+
+
+class Pending(NamedTuple):
+    """A step that happened and is not learned from yet; arrays with leading axes of seeds and environments."""
+
+    slot: Slot
+    truncated: np.ndarray
+    final_frame: np.ndarray | None
+
+
+class FrameFeed:
+    """One step of all environments at a time: it is stored, and learned from as often as is due."""
+
+    is_beside = True
+    axes: tuple[int | None, ...] = (0, None)
+    block = None
+    waits = False
+    remedy = "a lower rate may help"
+
+    def __init__(
+        self,
+        learner: Learner,
+        exploration: Exploration,
+        seeds: Sequence[int],
+        num_envs: int,
+        *,
+        on_host: bool,
+        saves_replay: bool,
+    ):
+        """Begins with an empty replay.
+
+        Args:
+            learner: the agent.
+            exploration: its exploration.
+            seeds: those that train side by side.
+            num_envs: environments of each.
+            on_host: whether frames are kept in the host's memory.
+            saves_replay: whether snapshots hold replay; without it a resumed run fills its replay anew first.
+        """
+        self._learner, self._exploration, self._saves_replay = learner, exploration, saves_replay
+        self._shape = (len(seeds), num_envs)
+        self._keys = np.stack([np.asarray(jax.random.PRNGKey(seed)) for seed in seeds])
+        nothing = np.zeros(num_envs)
+        frame = np.zeros((num_envs, *learner.spaces.observation[1:]), np.uint8)
+        action, reward, flag = nothing.astype(np.int32), nothing.astype(np.float32), nothing.astype(bool)
+        slot, capacity = Slot(frame, flag, action, reward, flag), learner.config.buffer_size
+        self._hosted = [HostFrames(capacity, slot) for _ in seeds] if on_host else []
+        self.experience: Any = ()
+        if not on_host:
+            self.experience = jax.jit(jax.vmap(lambda _: stores.init(capacity, slot)))(self._keys)
+        self._add_final = jax.jit(jax.vmap(stores.add_final), donate_argnums=0)
+        self._pending: Pending | None = None
+        self._ended: Pending | None = None
+        self._learns_from = 0
+
+    def init(self, key: Array, obs: Array) -> TrainState:
+        """The state before the first step; replay is not part of it."""
+        return steps.init(self._learner, self._exploration, key, obs, stores.blank_transition(obs))
+
+    def learn(self, variant: Hashable, state: TrainState, *taken: Any) -> TrainState:
+        """Stores the step if it was not stored on the host, then trains and adapts as often as is due."""
+        train_steps, adapts = variant  # type: ignore[misc]
+        given, adaptations = taken
+        drawn, batch_size = given, self._learner.config.batch_size
+        if not self._hosted:
+            replay = stores.add(state.experience, given)
+            state = state._replace(experience=replay)
+            if not (train_steps or adapts):
+                return state
+            drawn = stores.draw(state.key, state.step, replay, max(train_steps, 1) * batch_size)
+            drawn = in_batches(drawn, batch_size)
+
+        def batch_at(i: Array | int) -> Any:
+            return stores.transitions(jax.tree.map(lambda x: x[i], drawn))
+
+        agent, losses = steps.train(self._learner, state.learner, state.losses, batch_at, train_steps)
+        state = state._replace(learner=agent, losses=losses)
+        if not adapts:
+            return state
+        batches, key = drawn.action.shape[0], steps.key_for(state, ADAPT)
+
+        def probe_at(i: Array) -> tuple[Array, Array]:
+            return jax.random.fold_in(key, i), batch_at(i % batches).obs
+
+        policy = self._learner.policy(agent)
+        explored = steps.adapt(self._exploration, state.exploration, policy, state.step, probe_at, adaptations)
+        return state._replace(exploration=explored)
+
+    def acts_at_random(self, step: int) -> bool:
+        """Until learning starts (app. A.1)."""
+        return step < self._learner.config.learning_starts
+
+    def begin(self, starts: np.ndarray, offsets: Callable[[], np.ndarray | None]) -> None:
+        """Nothing: a frame does not know its episode."""
+
+    def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:
+        """Keeps a step until `take`; `obs` are frames, by seed already."""
+        slot = Slot(obs, *map(self._by_seed, (resets, actions, after.reward, after.terminated)))
+        final = None if after.next_obs is None else self._by_seed(after.next_obs)
+        self._pending = Pending(slot, self._by_seed(after.truncated), final)
+
+    def is_due(self, before: int, after: int) -> bool:
+        """Always, though only once the environments do their next step."""
+        return True
+
+    def take(self, step: int, *, all_of_it: bool = False) -> Taken | None:
+        """Hands over the step before; what it led to is then on its way."""
+        if self._pending is None or all_of_it:  # acting is one step behind: a snapshot keeps it so
+            return None
+        pending, self._pending = self._pending, None
+        config, before = self._learner.config, step - self._shape[1]
+        train_steps = steps.updates_by(config, step) - steps.updates_by(config, max(before, self._learns_from))
+        # Of the very first step nothing can be drawn: what it led to is not in replay yet.
+        train_steps = train_steps if step > max(self._learns_from, self._shape[1]) else 0
+        due = steps.adaptations_by
+        adaptations = due(self._exploration, step) - due(self._exploration, before)
+        self._ended = pending
+        given: Any = pending.slot
+        if self._hosted:
+            given = self._store_and_draw(pending, step, train_steps, bool(train_steps or adaptations))
+            if given is None:
+                self._ended = None
+                return None
+        return Taken((train_steps, adaptations > 0), (given, adaptations), step, train_steps > 0)
+
+    def finish(self) -> None:
+        """Stores the last frames of episodes that were cut, which no batch drawn meanwhile knew of."""
+        ended, self._ended = self._ended, None
+        if ended is not None and ended.final_frame is not None and not self._hosted:
+            self.experience = self._add_final(self.experience, ended.final_frame, ended.truncated)
+
+    def snapshot(self, member: int) -> dict[str, np.ndarray]:
+        """The step that waits, and replay if it is saved."""
+        parts: dict[str, Any] = {}
+        if self._pending is not None:
+            parts |= {f"pending/{name}": np.asarray(part[member]) for name, part in _parts(self._pending).items()}
+        if self._saves_replay:
+            parts |= {f"replay/{name}": part for name, part in stores.filled(self._replay_of(member)).items()}
+        return parts
+
+    def restore(self, member: int, parts: dict[str, np.ndarray], step: int) -> None:
+        """Goes back to a snapshot; without its replay, learning waits until a new one is filled."""
+        pending = below("pending/", parts)
+        self._pending = self._pending_with(member, pending) if pending else None
+        kept = below("replay/", parts)
+        if not kept:
+            self._learns_from = step + max(self._learner.config.learning_starts, self._shape[1])
+        elif self._hosted:
+            stores.fill(self._hosted[member].state, kept)
+        else:
+            self.experience = stores.filled_with(self.experience, member, kept)
+
+    def _by_seed(self, array: Any) -> Any:
+        return array.reshape(*self._shape, *array.shape[1:])
+
+    def _store_and_draw(self, pending: Pending, step: int, train_steps: int, draws: bool) -> Drawn | None:
+        """Stores a step in the host's memory; the batches of the train steps that follow it, if any are to be drawn."""
+        batch_size, drawn = self._learner.config.batch_size, []
+        for member, replay in enumerate(self._hosted):
+            replay.add(Slot(*(np.asarray(part[member]) for part in pending.slot)))
+            if draws:
+                count = max(train_steps, 1) * batch_size
+                drawn.append(in_batches(replay.draw(self._keys[member], np.int32(step), count), batch_size))
+            if pending.final_frame is not None:
+                replay.add_final(pending.final_frame[member], pending.truncated[member])
+        return Drawn(*(np.stack(parts) for parts in zip(*drawn, strict=True))) if drawn else None
+
+    def _replay_of(self, member: int) -> FrameReplay:
+        if self._hosted:
+            return self._hosted[member].state
+        return jax.tree.map(lambda x: x[member], self.experience)
+
+    def _pending_with(self, member: int, parts: dict[str, np.ndarray]) -> Pending:
+        """The step that waits, with one seed's part of it."""
+        blank = {name: np.zeros((self._shape[0], *part.shape), part.dtype) for name, part in parts.items()}
+        held = blank if self._pending is None else {**blank, **_parts(self._pending)}
+        new = {name: np.array(held[name]) for name in parts}
+        for name, part in parts.items():
+            new[name][member] = part
+        return Pending(Slot(*(new[name] for name in Slot._fields)), new["truncated"], new.get("final_frame"))
+
+
+def in_batches(drawn: Drawn, batch_size: int) -> Drawn:
+    """Draws split into batches, along a new first axis."""
+    return jax.tree.map(lambda x: x.reshape(-1, batch_size, *x.shape[1:]), drawn)
+
+
+def below(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _parts(pending: Pending) -> dict[str, Any]:
+    parts = {**pending.slot._asdict(), "truncated": pending.truncated, "final_frame": pending.final_frame}
+    return {name: part for name, part in parts.items() if part is not None}

@@ -1,0 +1,94 @@
+"""The feed of replay: transitions wait on the host until a train step or an adaptation is due, then go in together."""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from paramnoise.agents.base import Learner
+from paramnoise.experience.replay import Transition
+from paramnoise.explorations.base import Exploration
+from paramnoise.loops import step as steps
+from paramnoise.loops.environments import EnvStep
+from paramnoise.loops.feeds import Taken
+from paramnoise.loops.step import TrainState
+
+MOST_PENDING = 1_000
+"""Vector steps that wait on the host at the most."""
+
+
+class ReplayFeed:
+    """Transitions of vectors; replay is on the device, part of the state of training."""
+
+    is_beside = False
+    axes: tuple[int | None, ...] = ()
+    block = None
+    waits = False
+    remedy = "a lower rate may help"
+
+    def __init__(self, learner: Learner, exploration: Exploration, num_envs: int):
+        """Begins with nothing."""
+        self._learner, self._exploration, self._num_envs = learner, exploration, num_envs
+        self._capacity = min(max(learner.config.train_every // num_envs, 1), MOST_PENDING)
+        self._pending: list[Transition] = []
+        self._trains = False
+        self.experience: Any = ()
+
+    def init(self, key: Array, obs: Array) -> TrainState:
+        """The state before the first step."""
+        return steps.init_with_replay(self._learner, self._exploration, key, obs)
+
+    def learn(self, variant: Hashable, state: TrainState, *taken: Any) -> TrainState:
+        """Takes in `count` of the steps and does all that is due."""
+        batches, count = taken
+
+        def one(i: Array, state: TrainState) -> TrainState:
+            rows = jax.tree.map(lambda rows: rows[i], batches)
+            return steps.learn(self._learner, self._exploration, state, rows)
+
+        if batches.reward.ndim == 1:  # an agent that trains at every step, such as DQN: no loop around its one step
+            return steps.learn(self._learner, self._exploration, state, batches)
+        return jax.lax.fori_loop(0, count, one, state)
+
+    def acts_at_random(self, step: int) -> bool:
+        """Never: what is explored first is the exploration's to say."""
+        return False
+
+    def begin(self, starts: np.ndarray, offsets: Callable[[], np.ndarray | None]) -> None:
+        """Nothing: a transition does not know its episode."""
+
+    def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:
+        """Takes in a step."""
+        happened: Any = (obs, actions, after.reward, after.next_obs, after.terminated)  # NumPy, as jit takes it
+        self._pending.append(Transition(*happened))
+
+    def is_due(self, before: int, after: int) -> bool:
+        """Whether train steps or adaptations fall between these counts, or no more steps can wait."""
+        config, due = self._learner.config, steps.adaptations_by
+        self._trains = steps.updates_by(config, after) > steps.updates_by(config, before)
+        adapts = due(self._exploration, after) > due(self._exploration, before)
+        return self._trains or len(self._pending) == self._capacity or adapts
+
+    def take(self, step: int, *, all_of_it: bool = False) -> Taken | None:
+        """Hands over all steps that wait, padded to one shape."""
+        if not self._pending:
+            return None
+        count = len(self._pending)
+        padded = [*self._pending, *[self._pending[-1]] * (self._capacity - count)]  # one shape, one program
+        batches = padded[0] if self._capacity == 1 else jax.tree.map(lambda *rows: np.stack(rows), *padded)
+        self._pending = []
+        trains, self._trains = self._trains, False
+        return Taken(None, (batches, np.int32(count)), step - count * self._num_envs, trains)
+
+    def finish(self) -> None:
+        """Nothing."""
+
+    def snapshot(self, member: int) -> dict[str, np.ndarray]:
+        """Nothing: all that waited was taken first, and replay is part of the state."""
+        return {}
+
+    def restore(self, member: int, parts: dict[str, np.ndarray], step: int) -> None:
+        """Forgets what waits."""
+        self._pending = []

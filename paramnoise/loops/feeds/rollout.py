@@ -1,0 +1,108 @@
+"""The feed of rollouts: a batch of steps of the agent's own, then one update on all of it.
+
+Episodes go on from one batch to the next. An episode's behaviour is the policy of now plus the episode's own offset, so
+it is constant within a batch and follows what was learned after it.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from paramnoise.agents.base import Learner
+from paramnoise.experience.rollout import RolloutBuffer
+from paramnoise.explorations.base import Exploration
+from paramnoise.keys import ADAPT
+from paramnoise.loops import step as steps
+from paramnoise.loops.environments import EnvStep
+from paramnoise.loops.feeds import Taken
+from paramnoise.loops.step import TrainState
+from paramnoise.validation import require
+
+
+class RolloutFeed:
+    """Batches of `batch_size` steps over all environments, and the offsets of the episodes in them."""
+
+    is_beside = False
+    axes: tuple[int | None, ...] = ()
+    waits = True
+    remedy = "a smaller delta_kl may help"
+
+    def __init__(self, learner: Learner, exploration: Exploration, obs: np.ndarray):
+        """Makes room for a batch; `obs` is what the environments show, of which only shape and dtype matter."""
+        size, num_envs = learner.config.batch_size, len(obs)
+        require(size >= num_envs, "batch_size", size, f"at least num_envs ({num_envs})")
+        self._learner, self._exploration = learner, exploration
+        self.block = size // num_envs
+        self._batch_size = self.block * num_envs
+        policy = jax.eval_shape(lambda key: learner.policy(learner.init(key)), jax.random.PRNGKey(0))
+        parameters = sum(leaf.size for leaf in jax.tree.leaves(policy))
+        action = np.zeros(num_envs, np.int32)
+        if not learner.spaces.is_discrete:
+            action = np.zeros((num_envs, learner.spaces.actions), np.float32)
+        self._buffer = RolloutBuffer(obs, action, self.block, parameters)
+        self._no_offsets = np.zeros((num_envs, parameters), np.float32)
+        self.experience: Any = ()
+
+    def init(self, key: Array, obs: Array) -> TrainState:
+        """The state before the first step."""
+        batch = self._learner.prepare(self._buffer.rollout(), 0)
+        return steps.init(self._learner, self._exploration, key, obs, batch)
+
+    def learn(self, variant: Hashable, state: TrainState, *taken: Any) -> TrainState:
+        """One update on a batch; then the exploration takes note of the batch's states."""
+        batch, obs = taken
+        agent, terms = self._learner.update(state.learner, batch)
+        key, policy = steps.key_for(state, ADAPT), self._learner.policy(agent)
+        rows = obs.reshape(-1, *obs.shape[2:])
+        explored = self._exploration.adapt(key, state.exploration, policy, rows, state.step)
+        return state._replace(learner=agent, exploration=explored, losses=steps.add_terms(state.losses, terms))
+
+    def acts_at_random(self, step: int) -> bool:
+        """Never: a batch is of the policy's own actions."""
+        return False
+
+    def begin(self, starts: np.ndarray, offsets: Callable[[], np.ndarray | None]) -> None:
+        """Begins a segment of every environment in which an episode or the batch starts."""
+        begins = starts | (self._buffer.filled == 0)
+        if begins.any():
+            known = offsets()
+            self._buffer.begin_segments(begins, starts, self._no_offsets if known is None else known)
+
+    def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:
+        """Takes in a step."""
+        assert after.next_obs is not None
+        self._buffer.add(
+            obs=obs,
+            action=actions,
+            reward=after.reward,
+            next_obs=after.next_obs,
+            terminated=after.terminated,
+            truncated=after.truncated,
+        )
+
+    def is_due(self, before: int, after: int) -> bool:
+        """Whether the batch is complete."""
+        return self._buffer.is_full
+
+    def take(self, step: int, *, all_of_it: bool = False) -> Taken | None:
+        """Hands over a complete batch; a part of one stays, to be saved as it is."""
+        if not self._buffer.is_full:
+            return None
+        rollout = self._buffer.rollout()
+        number = step // self._batch_size - 1
+        return Taken(None, (self._learner.prepare(rollout, number), rollout.obs), step, True)
+
+    def finish(self) -> None:
+        """Makes room for the next batch."""
+        self._buffer.clear()
+
+    def snapshot(self, member: int) -> dict[str, np.ndarray]:
+        """The batch so far."""
+        return self._buffer.snapshot()
+
+    def restore(self, member: int, parts: dict[str, np.ndarray], step: int) -> None:
+        """Goes back to a batch."""
+        self._buffer.restore(parts)

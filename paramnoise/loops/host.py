@@ -1,0 +1,185 @@
+"""The host loop: environments that live outside, such as Gymnasium's, for any agent and any kind of experience.
+
+It decides when to evaluate and what a row of progress holds. How environments are stepped and learned from is `Stepping`
+or, for an agent whose experience is returns, `Population`; both are collectors.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from paramnoise.agents.base import Learner
+from paramnoise.explorations.base import Exploration
+from paramnoise.loops.environments import EnvSource
+from paramnoise.loops.evaluation import EVALUATION_STREAM, Evaluator, Progress, first_columns
+from paramnoise.loops.population import Population
+from paramnoise.loops.stepping import Stepping
+from paramnoise.networks.policies import Policy
+
+
+class Collector(Protocol):
+    """Who steps the environments and lets the agent learn from what happens."""
+
+    progress: Progress
+
+    @property
+    def policies(self) -> Policy:
+        """The clean policy as learned so far; with a leading axis where several seeds train side by side."""
+
+    def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool]) -> bool:
+        """Collects a piece of experience and does the learning that is due; False if it was asked to stop midway."""
+
+    def columns(self) -> list[dict[str, float]]:
+        """What a row shows of learning and exploration, of each seed; means start anew."""
+
+    def state(self, member: int = 0) -> Any:
+        """The state of training of one seed."""
+
+    def snapshot(self, member: int) -> tuple[Any, dict[str, np.ndarray]]:
+        """All that is needed to go on as if never interrupted, the counts of progress apart."""
+
+    def restore(self, member: int, state: Any, own: dict[str, np.ndarray]) -> None:
+        """Goes back to a snapshot."""
+
+    def close(self) -> None:
+        """Closes all environments."""
+
+
+class HostLoop:
+    """Training of one agent on environments that live outside, once for each seed."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        exploration: Exploration,
+        source: EnvSource,
+        *,
+        seeds: Sequence[int] = (0,),
+        num_envs: int = 1,
+        eval_max_steps: int = 10_000,
+        log_every: int | None = None,
+        overlap: bool = False,
+        replay_on: str = "auto",
+        save_replay: bool = True,
+    ):
+        """Makes the environments and the state; nothing is stepped yet.
+
+        Args:
+            learner: the agent.
+            exploration: its exploration.
+            source: where environments come from.
+            seeds: each decides every random draw of its own run; several train side by side, on frames.
+            num_envs: environments of each seed, stepped together, each with its own exploration.
+            eval_max_steps: steps after which an evaluation's episode is cut.
+            log_every: environment steps of a seed between rows of progress without an evaluation; None: no such rows.
+            overlap: learn while the environments step; acting is then one training behind.
+            replay_on: frames: where they are kept: `device`, `host`, or `auto`, which is the device if it is a GPU.
+            save_replay: frames: whether snapshots hold replay.
+        """
+        self.learner, self.exploration, self.seeds = learner, exploration, tuple(seeds)
+        self._log_every = log_every
+        self._evaluator = Evaluator(source.make_envs, eval_max_steps)
+        self._has_axis = learner.experience == "replay" and learner.spaces.shows_frames
+        self.collector: Collector
+        if learner.experience == "returns":
+            self.collector = Population(learner, source.make_env, self.seeds[0], num_envs, eval_max_steps)
+        else:
+            self.collector = Stepping(
+                learner,
+                exploration,
+                source,
+                seeds=self.seeds,
+                num_envs=num_envs,
+                overlap=overlap,
+                replay_on=replay_on,
+                save_replay=save_replay,
+            )
+
+    @property
+    def step(self) -> int:
+        """Environment steps so far, over all environments of a seed."""
+        return self.collector.progress.step
+
+    @property
+    def episodes(self) -> int:
+        """Episodes so far, of the first seed."""
+        return int(self.collector.progress.episodes[0])
+
+    def run(
+        self,
+        steps: int,
+        *,
+        eval_every: int,
+        eval_episodes: int,
+        on_step: Callable[[int], None] = lambda step: None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[list[dict[str, float]]]:
+        """Trains until `steps` environment steps of each seed in all, and yields rows of progress, one of each seed.
+
+        A row with a noise-free evaluation follows every `eval_every` steps and the last step, one without every
+        `log_every`. `on_step` hears the step count as it grows; `should_stop` is asked where a snapshot can be taken.
+        """
+        while self.step < steps and not should_stop():
+            before = self.step
+            if not self.collector.advance(on_step, should_stop):
+                return
+            if self.step // eval_every > before // eval_every or self.step >= steps:
+                yield self._rows(eval_episodes)
+            elif self._log_every is not None and self.step // self._log_every > before // self._log_every:
+                yield self._rows(0)
+
+    def policy(self, member: int = 0) -> Policy:
+        """The clean policy of one of the seeds, as learned so far."""
+        policies = self.collector.policies
+        return jax.tree.map(lambda leaf: leaf[member], policies) if self._has_axis else policies
+
+    def evaluate(
+        self, episodes: int, seed: int, member: int = 0, watch: Callable[[np.ndarray], None] | None = None
+    ) -> np.ndarray:
+        """The returns of noise-free episodes of one of the seeds, on environments of their own, [episodes].
+
+        `watch` sees what the first episode shows, step by step.
+        """
+        place = member * episodes
+        watch_first = None if watch is None else lambda shown: watch(shown[place])
+        return self._returns(episodes, [seed] * len(self.seeds), watch_first)[member]
+
+    def state(self, member: int = 0) -> Any:
+        """The state of training of one of the seeds."""
+        return self.collector.state(member)
+
+    def snapshot(self, member: int = 0) -> tuple[Any, dict[str, np.ndarray]]:
+        """All that is needed of one of the seeds to go on as if never interrupted: its state, and further arrays."""
+        state, own = self.collector.snapshot(member)
+        return state, {**own, **self.collector.progress.snapshot(member)}
+
+    def restore(self, state: Any, own: dict[str, np.ndarray], member: int = 0) -> None:
+        """Goes back to a snapshot; the environments replay their current episodes."""
+        self.collector.restore(member, state, own)
+        self.collector.progress.restore(member, own)
+
+    def close(self) -> None:
+        """Closes all environments."""
+        self.collector.close()
+        self._evaluator.close()
+
+    def _returns(
+        self, episodes: int, seeds: Sequence[int], watch: Callable[[np.ndarray], None] | None = None
+    ) -> np.ndarray:
+        policies = self.collector.policies
+        return self._evaluator.returns(policies, seeds, episodes, has_axis=self._has_axis, watch=watch)
+
+    def _rows(self, eval_episodes: int) -> list[dict[str, float]]:
+        """A row of progress of each seed.
+
+        The step decides an evaluation's seed, so that none depends on those before it or disturbs training.
+        """
+        progress = self.collector.progress
+        returns = np.full((len(self.seeds), 1), np.nan)
+        if eval_episodes:
+            returns = self._returns(eval_episodes, [EVALUATION_STREAM * seed + self.step for seed in self.seeds])
+        ended, progress.ended = progress.ended, [[] for _ in self.seeds]
+        counts = zip(progress.episodes, returns, ended, self.collector.columns(), strict=True)
+        return [{**first_columns(self.step, int(count), *first), **columns} for count, *first, columns in counts]

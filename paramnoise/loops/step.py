@@ -1,0 +1,250 @@
+"""One step of training as pure functions; the compiled and the host loop are both made of these.
+
+begin, act: start episodes where they are due, then choose actions
+learn: store what happened, train as often as is due, adapt the exploration as often as is due
+report: what a log should show
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from paramnoise.agents.base import Learner
+from paramnoise.experience import replay as replays
+from paramnoise.experience.replay import Transition
+from paramnoise.explorations.base import Exploration
+from paramnoise.keys import ACT, ADAPT, ANNOTATE, BEGIN, INIT, TRAIN, key_at
+from paramnoise.networks.policies import Policy
+
+
+class Losses(NamedTuple):
+    """Sums of what updates report since it was last shown."""
+
+    total: dict[str, Array]
+    train_steps: Array
+
+
+class TrainState(NamedTuple):
+    """All that changes in training, the environments apart; saving it is the checkpoint."""
+
+    learner: Any
+    exploration: Any
+    experience: Any
+    """What is stored on the device: a replay; nothing where experience is kept on the host."""
+    losses: Losses
+    key: Array
+    step: Array
+    """Environment steps so far, over all environments."""
+
+
+def key_for(state: TrainState, purpose: int) -> Array:
+    """The key of this step for one purpose."""
+    return key_at(state.key, purpose, state.step)
+
+
+def init(
+    learner: Learner, exploration: Exploration, key: Array, obs: Array, batch: Any, experience: Any = ()
+) -> TrainState:
+    """The state before the first step.
+
+    Args:
+        learner: the agent.
+        exploration: its exploration.
+        key: the seed's.
+        obs: what the environments show, [num_envs, ...]; only shape and dtype matter.
+        batch: what the learner's update takes; only shapes and dtypes matter.
+        experience: what is stored on the device, empty.
+    """
+    state = learner.init(jax.random.fold_in(key, INIT))
+    _, terms = jax.eval_shape(learner.update, state, batch)
+    losses = Losses(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), terms), jnp.int32(0))
+    explored = exploration.init(learner.policy(state), obs)
+    return TrainState(state, explored, experience, losses, key, jnp.int32(0))
+
+
+def init_with_replay(learner: Learner, exploration: Exploration, key: Array, obs: Array) -> TrainState:
+    """As `init`, for an agent that learns from replayed transitions, with an empty replay."""
+    blank = blank_transitions(learner, key, obs)
+    return init(learner, exploration, key, obs, blank, replays.init(learner.config.buffer_size, blank))
+
+
+def blank_transitions(learner: Learner, key: Array, obs: Array) -> Transition:
+    """Transitions of one step of all environments, of zeros."""
+    num_envs = obs.shape[0]
+
+    def act(key: Array, obs: Array) -> Array:
+        policy = learner.policy(learner.init(key))
+        return jax.vmap(lambda o: policy.greedy(policy(o)))(obs)
+
+    action, blank = jax.eval_shape(act, key, obs), jnp.zeros(obs.shape, obs.dtype)
+    return Transition(
+        obs=blank,
+        action=jnp.zeros(action.shape, action.dtype),
+        reward=jnp.zeros(num_envs),
+        next_obs=blank,
+        terminated=jnp.zeros(num_envs, bool),
+        mask=learner.annotate(key, num_envs),
+    )
+
+
+class Behaviour(NamedTuple):
+    """The part of the state of training that acting needs."""
+
+    exploration: Any
+    policy: Policy
+    key: Array
+    step: Array
+
+
+def begin(exploration: Exploration, state: Behaviour, starts: Array) -> Any:
+    """The state of exploration after it has prepared the environments in which an episode starts."""
+    key = key_at(state.key, BEGIN, state.step)
+    return exploration.begin_episode(key, state.exploration, state.policy, starts, state.step)
+
+
+def begin_one(exploration: Exploration, state: Behaviour, env: Array) -> Any:
+    """As `begin`, of one environment, whose part alone `state.exploration` is: large policies are drawn one by one."""
+    key = jax.random.fold_in(key_at(state.key, BEGIN, state.step), env)
+    return exploration.begin_episode(key, state.exploration, state.policy, jnp.ones(1, bool), state.step)
+
+
+def act(exploration: Exploration, state: Behaviour, obs: Array) -> tuple[Any, Array]:
+    """The state of exploration after acting, and the actions to execute, [num_envs, ...]."""
+    return exploration.act(key_at(state.key, ACT, state.step), state.exploration, state.policy, obs, state.step)
+
+
+def begin_and_act(
+    exploration: Exploration, state: Behaviour, obs: Array, starts: Array, axis_name: str | None = None
+) -> tuple[Any, Array]:
+    """Begins episodes where they are due, if any is, then acts.
+
+    Args:
+        exploration: the exploration.
+        state: what acting needs.
+        obs: what each environment shows, [num_envs, ...].
+        starts: bool[num_envs], true where an episode starts with this observation.
+        axis_name: the `vmap` axis of seeds that run side by side, if any.
+
+    Returns:
+        The state of exploration and the actions, [num_envs, ...].
+    """
+    any_start = jnp.any(starts)
+    if axis_name is not None:  # one branch for all seeds keeps the branch a branch under vmap
+        any_start = jax.lax.pmax(any_start.astype(jnp.int32), axis_name) > 0
+    explored = jax.lax.cond(
+        any_start,
+        lambda e: begin(exploration, state._replace(exploration=e), starts),
+        lambda e: e,
+        state.exploration,
+    )
+    return act(exploration, state._replace(exploration=explored), obs)
+
+
+def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: Transition) -> TrainState:
+    """Stores the transitions of one step of every environment, then trains and adapts as often as is due."""
+    config = learner.config
+    num_envs = batch.reward.shape[0]
+    batch = batch._replace(mask=learner.annotate(key_for(state, ANNOTATE), num_envs))
+    before, after = state.step, state.step + num_envs
+    replay = replays.add(state.experience, batch)
+
+    def batch_at(i: Array) -> Transition:
+        return replays.sample(jax.random.fold_in(key_for(state, TRAIN), i), replay, config.batch_size)
+
+    due = updates_by(config, after) - updates_by(config, before)
+    agent, losses = train(learner, learner.observe(state.learner, batch), state.losses, batch_at, due)
+    state = state._replace(learner=agent, losses=losses, experience=replay, step=after)
+    if not exploration.adapt_every:
+        return state
+
+    def probe_at(i: Array) -> tuple[Array, Array]:
+        sample_key, probe_key = jax.random.split(jax.random.fold_in(key_for(state, ADAPT), i))
+        return probe_key, replays.sample(sample_key, state.experience, config.batch_size).obs
+
+    due = adaptations_by(exploration, after) - adaptations_by(exploration, before)
+    policy = learner.policy(state.learner)
+    return state._replace(exploration=adapt(exploration, state.exploration, policy, after, probe_at, due))
+
+
+def train(
+    learner: Learner, agent: Any, losses: Losses, batch_at: Callable[[Array], Any], count: Array | int
+) -> tuple[Any, Losses]:
+    """Updates the learner's state on so many batches, and adds up what the updates report."""
+
+    def once(i: Array, carry: tuple[Any, Losses]) -> tuple[Any, Losses]:
+        agent, losses = carry
+        agent, terms = learner.update(agent, batch_at(i))
+        return agent, add_terms(losses, terms)
+
+    return jax.lax.fori_loop(0, count, once, (agent, losses))
+
+
+def add_terms(losses: Losses, terms: dict[str, Array]) -> Losses:
+    """The losses with what one more update reports."""
+    return Losses(jax.tree.map(jnp.add, losses.total, terms), losses.train_steps + 1)
+
+
+def adapt(
+    exploration: Exploration,
+    explored: Any,
+    policy: Policy,
+    step: Array,
+    probe_at: Callable[[Array], tuple[Array, Array]],
+    count: Array | int,
+) -> Any:
+    """Adapts the exploration so many times, each with a key and a batch of observations of its own.
+
+    Only the arrays that adapting changes go through the loop, so that the policies which act are never copied.
+    """
+    leaves, structure = jax.tree.flatten(explored)
+    places: list[int] = []
+
+    def once(i: Array, changing: list[Array]) -> list[Array]:
+        key, obs = probe_at(i)
+        state = jax.tree.unflatten(structure, replace_at(leaves, places, changing))
+        after = jax.tree.leaves(exploration.adapt(key, state, policy, obs, step))
+        return [after[place] for place in places]
+
+    def find_places(leaves: list[Array], i: Array) -> None:
+        key, obs = probe_at(i)
+        after = exploration.adapt(key, jax.tree.unflatten(structure, leaves), policy, obs, step)
+        places.extend(changed_places(leaves, jax.tree.leaves(after)))
+
+    jax.eval_shape(find_places, leaves, jnp.int32(0))
+    changed = jax.lax.fori_loop(0, count, once, [leaves[place] for place in places])
+    return jax.tree.unflatten(structure, replace_at(leaves, places, changed))
+
+
+def changed_places(before: list[Any], after: list[Any]) -> list[int]:
+    """While a function is traced: the places of the arrays that it did not pass on as they were."""
+    return [place for place, (old, new) in enumerate(zip(before, after, strict=True)) if new is not old]
+
+
+def replace_at(leaves: list[Any], places: list[int], new: list[Any]) -> list[Any]:
+    """The list with other items at these places."""
+    leaves = list(leaves)
+    for place, leaf in zip(places, new, strict=True):
+        leaves[place] = leaf
+    return leaves
+
+
+def updates_by(config: Any, step: Any) -> Any:
+    """Train steps that are due by an environment step, an array or an int."""
+    return (step > config.learning_starts) * (step - config.learning_starts) // config.train_every * config.train_steps
+
+
+def adaptations_by(exploration: Exploration, step: Any) -> Any:
+    """Adaptations that are due by an environment step, an array or an int."""
+    return step // exploration.adapt_every if exploration.adapt_every else 0
+
+
+def report(exploration: Exploration, state: TrainState) -> tuple[TrainState, dict[str, Array]]:
+    """The state with losses that start anew, and what a log should show: the exploration's numbers, mean loss terms."""
+    losses = state.losses
+    means = jax.tree.map(lambda total: total / jnp.maximum(losses.train_steps, 1), losses.total)
+    means = jax.tree.map(lambda mean: jnp.where(losses.train_steps > 0, mean, jnp.nan), means)
+    shown = {**exploration.report(state.exploration, state.step), **means}
+    return state._replace(losses=jax.tree.map(jnp.zeros_like, losses)), shown

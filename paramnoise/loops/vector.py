@@ -1,0 +1,117 @@
+"""Gymnasium environments stepped together: the one place where an episode's end and the next one's start are handled."""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import gymnasium as gym
+import jax
+import numpy as np
+
+from paramnoise.loops.environments import Environments, EnvSource, EnvStep
+from paramnoise.validation import RunError
+
+
+class VectorEnv(Environments):
+    """Several environments that show vectors, each episode of each with its own seed.
+
+    They are stepped one after the other, an ended one is reset after its final observation was read. As an episode is
+    a function of its seed and its actions, these two are a snapshot of any environment. Gymnasium's own vector of
+    environments costs four times as much a step and resets by rules of its own.
+    """
+
+    def __init__(self, make_env: Callable[[], gym.Env], num_envs: int, seeds: Sequence[int]):
+        """Makes `num_envs` environments of each seed; `restart` starts their first episodes."""
+        self._envs = [make_env() for _ in range(num_envs * len(seeds))]
+        self.num_envs = len(self._envs)
+        self.observation_space = self._envs[0].observation_space
+        self.action_space = self._envs[0].action_space
+        self._shape = (self.num_envs, *(self.observation_space.shape or ()))
+        self._dtype = jax.dtypes.canonicalize_dtype(self.observation_space.dtype)  # what a compiled program takes
+        self._places = [(seed, i) for seed in seeds for i in range(num_envs)]
+        self._episode = np.zeros(self.num_envs, np.int64)
+        self._taken: list[list[np.ndarray]] = [[] for _ in self._envs]
+        self._actions, self._where = np.zeros(0), None
+
+    def restart(self, seeds: Sequence[int] | None = None) -> np.ndarray:
+        """Starts the first episode of every environment, with other seeds if any are given."""
+        if seeds is not None:
+            num_envs = self.num_envs // len(seeds)
+            self._places = [(seed, i) for seed in seeds for i in range(num_envs)]
+        self._episode[:] = 0
+        obs = np.empty(self._shape, self._dtype)
+        for i in range(self.num_envs):
+            obs[i] = self._reset(i)
+        return obs
+
+    def send(self, actions: np.ndarray, where: np.ndarray | None = None) -> None:
+        """Keeps the actions for `recv`: these environments run nowhere else."""
+        self._actions, self._where = actions, where
+
+    def recv(self) -> EnvStep:
+        """Steps the environments and starts the next episode where one ended."""
+        actions, where = self._actions, self._where
+        next_obs = np.zeros(self._shape, self._dtype)
+        reward = np.zeros(self.num_envs, np.float32)
+        terminated, truncated = np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
+        for i, env in enumerate(self._envs):
+            if where is None or where[i]:
+                self._taken[i].append(actions[i])
+                next_obs[i], reward[i], terminated[i], truncated[i], _ = env.step(actions[i])
+        if not (np.isfinite(reward).all() and np.isfinite(next_obs).all()):
+            self._refuse(next_obs, reward)
+        ended = terminated | truncated
+        obs = next_obs
+        if ended.any():
+            obs = next_obs.copy()
+            for i in map(int, np.flatnonzero(ended)):
+                self._episode[i] += 1
+                obs[i] = self._reset(i)
+        return EnvStep(obs, reward, terminated, truncated, ended, ended, next_obs)
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """The episode number and the actions so far of every environment."""
+        taken = {f"actions-{i}": np.array(actions) for i, actions in enumerate(self._taken)}
+        return {"episode": self._episode.copy(), **taken}
+
+    def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
+        """Brings every environment back to a snapshot by replaying its episode; returns the observations."""
+        self._episode = snapshot["episode"].copy()
+        obs = np.empty(self._shape, self._dtype)
+        for i, env in enumerate(self._envs):
+            obs[i] = self._reset(i)
+            for action in snapshot[f"actions-{i}"]:
+                obs[i] = env.step(action)[0]
+                self._taken[i].append(action)
+        return obs
+
+    def close(self) -> None:
+        """Closes every environment."""
+        for env in self._envs:
+            env.close()
+
+    def _reset(self, i: int) -> np.ndarray:
+        self._taken[i].clear()
+        return self._envs[i].reset(seed=episode_seed(*self._places[i], int(self._episode[i])))[0]
+
+    def _refuse(self, next_obs: np.ndarray, reward: np.ndarray) -> None:
+        rows = next_obs.reshape(self.num_envs, -1)
+        which = int(np.flatnonzero(~np.isfinite(reward) | ~np.isfinite(rows).all(axis=1))[0])
+        time = len(self._taken[which])
+        raise RunError(f"environment {which} gave a reward or observation that is not finite, at step {time}")
+
+
+def vector_source(make_env: Callable[[], gym.Env]) -> EnvSource:
+    """Environments that show vectors, from a function that makes one."""
+    probe = make_env()
+    source = EnvSource(make_env, functools.partial(_make_vector, make_env), probe.observation_space, probe.action_space)
+    probe.close()
+    return source
+
+
+def _make_vector(make_env: Callable[[], gym.Env], seeds: Sequence[int], num_envs: int, *, trains: bool) -> VectorEnv:
+    return VectorEnv(make_env, num_envs, seeds)
+
+
+def episode_seed(seed: int, env_index: int, episode: int) -> int:
+    """The seed of one episode of one environment."""
+    return int(np.random.SeedSequence((seed, env_index, episode)).generate_state(1)[0])

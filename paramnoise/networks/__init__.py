@@ -1,0 +1,6 @@
+"""Networks and policies: Equinox modules whose leaves are all arrays."""
+
+from paramnoise.networks.heads import Actor, BootstrappedQNetwork, Critic, PixelPolicyNetwork, PixelQNetwork, QNetwork
+from paramnoise.networks.mlp import MLP
+
+__all__ = ["MLP", "Actor", "BootstrappedQNetwork", "Critic", "PixelPolicyNetwork", "PixelQNetwork", "QNetwork"]

@@ -1,0 +1,1 @@
+"""Runs: a config and a directory in, progress and a checkpoint out."""

@@ -1,0 +1,151 @@
+"""What a run is: the one definition of its settings, for the command line, the API and the run directory."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from paramnoise.agents.base import AgentEntry, find_agent
+from paramnoise.envs.base import env_id, preset
+from paramnoise.explorations.base import Exploration
+from paramnoise.validation import UsageError, check_types, lookup, require
+
+ReplayPlace = Literal["auto", "device", "host"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """The settings of a run that do not depend on its agent, its exploration or its environment."""
+
+    seed: int = 0
+    """Decides every random draw of the run."""
+    num_envs: int = 1
+    """Environments stepped together, each with its own exploration."""
+    overlap: bool = False
+    """Learn while the environments step, where a second core is free; acting is then one training behind."""
+    steps: int = 100_000
+    """Environment steps in all, over all environments."""
+    eval_every: int = 10_000
+    """Environment steps between noise-free evaluations."""
+    eval_episodes: int = 20
+    """Episodes of an evaluation."""
+    eval_max_steps: int = 10_000
+    """Steps after which an evaluation's episode is cut, for environments without a time limit."""
+    log_every: int | None = None
+    """Environment steps between rows of progress that tell of training alone; None: no such rows."""
+    replay_on: ReplayPlace = "auto"
+    """Pixels: where replay keeps frames; auto is the device if it is a GPU."""
+    save_replay: bool = True
+    """Pixels: whether checkpoints hold replay, gigabytes; a run resumed without fills it anew before it learns on."""
+
+    def __post_init__(self) -> None:
+        require(0 <= self.seed < 2**31, "seed", self.seed, "at least 0 and below 2^31")
+        for name in ("num_envs", "steps", "eval_every", "eval_episodes", "eval_max_steps"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require(self.log_every is None or self.log_every >= 1, "log_every", self.log_every, "at least 1")
+        lookup("replay_on", self.replay_on, dict.fromkeys(get_args(ReplayPlace)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig(RunSettings):
+    """Everything needed to repeat a run."""
+
+    algorithm: str
+    """The agent's name."""
+    env: str
+    """The environment's id, or a name for one that was given as an object."""
+    env_is_id: bool = True
+    """Whether the environment can be made from its id."""
+    env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Keywords of the environment."""
+    agent: Any
+    """The agent's settings: a config of the type that the agent is registered with."""
+    exploration: Exploration
+    """The exploration and its settings."""
+
+    def __post_init__(self) -> None:
+        entry = find_agent(self.algorithm)
+        require(isinstance(self.agent, entry.config), "agent", self.agent, f"a {entry.config.__name__}")
+        entry.check_exploration(self.exploration)
+        if self.overlap and entry.experience != "replay":
+            raise UsageError(f"overlap needs an agent that learns from replay, not {self.algorithm}")
+        super().__post_init__()
+
+    @property
+    def made_by(self) -> AgentEntry:
+        """The agent's entry in the registry."""
+        return find_agent(self.algorithm)
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict of JSON values."""
+        exploration = {"kind": self.exploration.kind, **dataclasses.asdict(self.exploration)}
+        return _plain({**dataclasses.asdict(self), "exploration": exploration})
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "RunConfig":
+        """The config that `to_json` described."""
+        try:
+            values = dict(values)
+            entry = find_agent(values["algorithm"])
+            agent = entry.config(**as_tuples(values.pop("agent")))
+            exploration = dict(values.pop("exploration"))
+            kind = entry.exploration_type(exploration.pop("kind"))
+            return cls(agent=agent, exploration=kind(**exploration), **values)
+        except UsageError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"not a run's config: {type(error).__name__}: {error}") from None
+
+
+def make_config(
+    algorithm: str,
+    env: str,
+    env_kwargs: Mapping[str, Any] | None = None,
+    *,
+    exploration: Exploration | str | None = None,
+    exploration_settings: Mapping[str, Any] | None = None,
+    agent: Mapping[str, Any] | None = None,
+    **run: Any,
+) -> RunConfig:
+    """A run's config: the defaults, then the environment's preset, then what the caller set.
+
+    An exploration that is given as an object is taken as it is; one that is given by name takes the preset's settings
+    and `exploration_settings`.
+    """
+    env_kwargs = dict(env_kwargs or {})
+    env = env_id(env) if run.get("env_is_id", True) else env
+    entry, known = find_agent(algorithm), preset(env, env_kwargs)
+    own = known.of(algorithm)
+    if isinstance(exploration, Exploration):
+        kind, explored = exploration.kind, exploration
+    else:
+        kind = exploration or entry.default_exploration
+        settings = {**own.explorations.get(kind, {}), **(exploration_settings or {})}
+        explored = _build(entry.exploration_type(kind), settings, f"exploration {kind!r}")
+    check_types(RunConfig, run, "a run")
+    return RunConfig(
+        algorithm=algorithm,
+        env=env,
+        env_kwargs=env_kwargs,
+        agent=_build(entry.config, {**own.with_exploration(kind), **(agent or {})}, algorithm),
+        exploration=explored,
+        **{**known.run, **run},
+    )
+
+
+def _build(cls: type, settings: Mapping[str, Any], what: str) -> Any:
+    check_types(cls, settings, what)
+    return cls(**{name: as_tuples(value) for name, value in settings.items()})
+
+
+def _plain(value: Any) -> Any:
+    """A value as it comes back from JSON: tuples are lists."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+def as_tuples(value: Any) -> Any:
+    """The opposite: lists are tuples."""
+    if isinstance(value, Mapping):
+        return {name: as_tuples(each) for name, each in value.items()}
+    return tuple(map(as_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,194 @@
+"""The run directory: config.json, progress.csv, summary.json, checkpoint/, and tensorboard/ if it was asked for."""
+
+import csv
+import importlib.metadata
+import io
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from paramnoise.runs.checkpoint import temporary_of, write_atomically
+from paramnoise.runs.config import RunConfig
+from paramnoise.validation import UsageError
+
+FIRST_COLUMNS = (
+    "step",
+    "episodes",
+    "eval_return_mean",
+    "eval_return_median",
+    "train_return_mean",
+    "sigma",
+    "distance",
+    "delta",
+)
+WALL_CLOCK_COLUMNS = ("steps_per_second", "wall_time")
+"""The only columns in which two runs of one seed may differ."""
+
+
+MAY_DIFFER = ("steps", "agent.workers", "agent.engine", "agent.ray_address")
+"""The fields of a config that a resumed run may change."""
+
+
+class RunDirectory:
+    """One run's files."""
+
+    def __init__(self, path: Path):
+        """Names the directory; nothing is read or written yet."""
+        self.path = path
+        self.checkpoint = path / "checkpoint"
+        self.tensorboard = path / "tensorboard"
+        self._progress = path / "progress.csv"
+
+    def claim(self, config: RunConfig, resume: bool) -> None:
+        """Makes the directory this run's, or raises UsageError and changes nothing."""
+        self.check(config, resume)
+        self.write_config(config)
+
+    def check(self, config: RunConfig, resume: bool) -> None:
+        """Raises UsageError if the run cannot have the directory.
+
+        A directory with another config is never taken; one with the same config only with `resume`, and then `steps`
+        may differ, to go on for longer, as may the number and place of ES's workers, which change no result.
+        """
+        if self.exists():
+            held = self.config()
+            differing = [name for name, (old, new) in differences(held, config).items() if old != new]
+            if differing:
+                raise UsageError(f"{self.path} holds a run with another config ({', '.join(differing)} differ)")
+            if not resume:
+                raise UsageError(f"{self.path} holds this run already: pass --resume to go on, or another --run-dir")
+            if config.steps < held.steps:
+                raise UsageError(f"{self.path} holds a run of {held.steps} steps: give --steps {held.steps} or more")
+        elif self.path.exists() and not self.path.is_dir():
+            raise UsageError(f"{self.path} is a file, not a run directory")
+        elif self.path.exists() and any(file != self._unfinished_config() for file in self.path.iterdir()):
+            raise UsageError(f"{self.path} exists, is not empty and is not a run directory")
+        elif resume:
+            raise UsageError(f"nothing to resume: {self.path} holds no run")
+
+    def write_config(self, config: RunConfig) -> None:
+        """Writes config.json, making the directory if it is missing."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write_json("config.json", {"config": config.to_json(), **provenance()})
+
+    def config(self) -> RunConfig:
+        """The config of the run that the directory holds."""
+        return RunConfig.from_json(self._read_json("config.json").get("config", {}))
+
+    def exists(self) -> bool:
+        """Whether the directory holds a run."""
+        return (self.path / "config.json").exists()
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Adds a row of progress, on disk before the checkpoint that counts on it."""
+        text = csv_text(_columns(row), [row])
+        if self._progress.exists():
+            text = text.split("\n", 1)[1]
+        with self._progress.open("a", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write_rows(self, rows: list[dict[str, Any]]) -> None:
+        """Replaces all rows of progress."""
+        text = csv_text(_columns(rows[0]), rows)
+        write_atomically(self._progress, lambda file: file.write(text.encode()))
+
+    def rows(self) -> list[dict[str, str]]:
+        """The rows of progress so far, as text; a last line without an end, of a run that was killed, is none."""
+        if not self._progress.exists():
+            return []
+        whole, _, _ = self._progress.read_text().rpartition("\n")
+        return list(csv.DictReader(whole.splitlines()))
+
+    def forget_after(self, step: int) -> None:
+        """Drops what was written after the checkpoint which a resumed run goes on from: rows, and the summary."""
+        (self.path / "summary.json").unlink(missing_ok=True)
+        rows = [row for row in self.rows() if int(row["step"]) <= step]
+        if rows:
+            self.write_rows(rows)
+        else:
+            self._progress.unlink(missing_ok=True)
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Writes summary.json."""
+        self._write_json("summary.json", summary)
+
+    def summary(self) -> dict[str, Any] | None:
+        """What summary.json holds; None if the run never ended."""
+        return self._read_json("summary.json") if (self.path / "summary.json").exists() else None
+
+    def _unfinished_config(self) -> Path:
+        """What a run that was killed at its very start leaves."""
+        return temporary_of(self.path / "config.json")
+
+    def _write_json(self, name: str, value: dict[str, Any]) -> None:
+        text = json.dumps(value, indent=2) + "\n"
+        write_atomically(self.path / name, lambda file: file.write(text.encode()))
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        if not path.exists():
+            raise UsageError(f"{self.path} is not a run directory: it has no {name}")
+        try:
+            value = json.loads(path.read_text())
+        except ValueError:
+            raise UsageError(f"{path} is damaged: it is not JSON") from None
+        if not isinstance(value, dict):
+            raise UsageError(f"{path} is damaged: it is not a JSON object")
+        return value
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
+    """Rows as CSV, with a header; a missing value is an empty field."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def differences(held: RunConfig, wanted: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """The fields of two configs side by side, nested ones by name, but for `steps` and the workers of ES."""
+    sides = []
+    for config in (held, wanted):
+        values = config.to_json()
+        nested = {
+            f"{part}.{name}": value for part in ("agent", "exploration") for name, value in values.pop(part).items()
+        }
+        sides.append({**values, **nested})
+    names = dict.fromkeys([*sides[0], *sides[1]])
+    return {name: (sides[0].get(name), sides[1].get(name)) for name in names if name not in MAY_DIFFER}
+
+
+def provenance() -> dict[str, Any]:
+    """The versions that a result depends on."""
+    packages = ("paramnoise", "jax", "jaxlib", "equinox", "optax", "gymnasium", "numpy", "mujoco")
+    versions = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {"versions": versions, "git_commit": _git_commit()}
+
+
+def _columns(row: dict[str, Any]) -> list[str]:
+    others = sorted(set(row) - set(FIRST_COLUMNS) - set(WALL_CLOCK_COLUMNS))
+    return [*FIRST_COLUMNS, *others, *WALL_CLOCK_COLUMNS]
+
+
+def _git_commit() -> str | None:
+    """The commit of the sources, if they are a checkout of this package's repository."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    tracked = ["git", "-C", str(Path(__file__).parent), "ls-files", "--error-unmatch", Path(__file__).name]
+    try:
+        if subprocess.run(tracked, capture_output=True, check=False).returncode != 0:
+            return None
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
