@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import tyro
-from contenders import NEVER
+from contenders import peer, training
 from harness import Contender, Plan, Window, core_settings, measure, rate_table, ratio_table, show
 from rich import box
 from rich.console import Console
@@ -52,26 +52,14 @@ class Settings:
 
 def ours(settings: Settings, exploration: str, **agent: Any) -> Window:
     """Training by this package, without evaluations."""
-    import jax
-
-    from paramnoise.envs.presets import make_config
+    from paramnoise.runs.config import make_config
     from paramnoise.runs.run import make_loop
 
     agent |= {"buffer_size": settings.buffer_size, "learning_starts": LEARNING_STARTS}
     config = make_config(
         "dqn", settings.game, exploration=exploration, agent=agent, num_envs=settings.num_envs, log_every=None
     )
-    loop = make_loop(config, settings.game)
-
-    def window(steps: int) -> int:
-        first = loop.step
-        stop_at = first + steps
-        for _ in loop.run(NEVER, eval_every=NEVER, eval_episodes=1, should_stop=lambda: loop.step >= stop_at):
-            pass
-        jax.block_until_ready(jax.tree.leaves(loop.state.learner))
-        return loop.step - first
-
-    return window
+    return training(make_loop([config], settings.game))
 
 
 def stable_baselines3(settings: Settings, subprocesses: bool = False) -> Window:
@@ -98,27 +86,21 @@ def stable_baselines3(settings: Settings, subprocesses: bool = False) -> Window:
         exploration_final_eps=0.1,
         seed=0,
     )
-
-    def window(steps: int) -> int:
-        first = model.num_timesteps
-        model.learn(steps, reset_num_timesteps=False)
-        return model.num_timesteps - first
-
-    return window
+    return peer(model)
 
 
 def emulator(settings: Settings) -> Window:
     """Random actions and no agent: what an agent that costs nothing would reach."""
     from paramnoise.envs.atari import AtariFrames
 
-    envs = AtariFrames(settings.game, settings.num_envs, 0)
+    envs = AtariFrames(settings.game, settings.num_envs, [0])
     envs.restart()
-    random = np.random.default_rng(0)
+    random, actions = np.random.default_rng(0), int(envs.action_space.n)
 
     def window(steps: int) -> int:
         rounds = -(-steps // settings.num_envs)
         for _ in range(rounds):
-            envs.step(random.integers(0, envs.num_actions, settings.num_envs))
+            envs.step(random.integers(0, actions, settings.num_envs))
         return rounds * settings.num_envs
 
     return window
@@ -129,10 +111,10 @@ def acting_table(repeats: int = 30) -> Table:
     import jax
     import jax.numpy as jnp
 
-    from paramnoise.agents import DQNConfig, dqn
+    from paramnoise.agents import DQNConfig, Spaces, dqn
     from paramnoise.explorations import EpsilonGreedy, ParameterNoise
 
-    learner = dqn.make(DQNConfig(hidden_sizes=(512,), policy_head=True), (4, 84, 84), 6)
+    learner = dqn.make(DQNConfig(hidden_sizes=(512,), policy_head=True), Spaces((4, 84, 84), 6, is_discrete=True))
     policy = learner.policy(jax.jit(learner.init)(jax.random.key(0)))
     table = Table("environments", "one head, ms", "own heads, ms", "ratio", box=box.MARKDOWN)
     for num_envs in HEADS:
@@ -175,11 +157,11 @@ def main(settings: Settings) -> None:
     }
     if product_dtype("auto") != "float32":
         contenders["ours, epsilon-greedy, float32"] = partial(ours, settings, "epsilon-greedy", precision="float32")
-    peer = "Stable-Baselines3, epsilon-greedy"
+    other_library = "Stable-Baselines3, epsilon-greedy"
     if importlib.util.find_spec("stable_baselines3"):
-        contenders[peer] = partial(stable_baselines3, settings)
+        contenders[other_library] = partial(stable_baselines3, settings)
         if settings.subprocesses:
-            contenders[f"{peer}, subprocesses"] = partial(stable_baselines3, settings, subprocesses=True)
+            contenders[f"{other_library}, subprocesses"] = partial(stable_baselines3, settings, subprocesses=True)
     warm_up = LEARNING_STARTS + 20 * settings.num_envs
     plan = Plan(settings.steps, warm_up, settings.repeats)
     cores = dict(list(core_settings().items())[: 1 if settings.all_cores_only else None])

@@ -13,23 +13,24 @@ NEVER = 10**9
 
 def ours(algorithm: str, env: str, exploration: str, agent: Mapping[str, Any], **run: Any) -> "Window":
     """Training by this package, without evaluations."""
-    import jax
-
-    from paramnoise.commands import use_one_thread
-    from paramnoise.envs import env_factory
-    from paramnoise.envs.presets import make_config
-    from paramnoise.runs.run import build_loop
+    from paramnoise.parallel.process import use_one_thread
+    from paramnoise.runs.config import make_config
+    from paramnoise.runs.run import make_loop
 
     use_one_thread()
-    config = make_config(algorithm, env, exploration=exploration, agent=agent, **run)
-    loop = build_loop(config, env_factory(env))
+    return training(make_loop([make_config(algorithm, env, exploration=exploration, agent=agent, **run)], env))
+
+
+def training(loop: Any) -> "Window":
+    """A host loop that trains, without evaluations, and waits until all is learned."""
+    import jax
 
     def window(steps: int) -> int:
         first = loop.step
         stop_at = first + steps
         for _ in loop.run(NEVER, eval_every=NEVER, eval_episodes=1, should_stop=lambda: loop.step >= stop_at):
             pass
-        jax.block_until_ready(loop.state)
+        jax.block_until_ready(loop.state())
         return loop.step - first
 
     return window

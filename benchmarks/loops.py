@@ -12,12 +12,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from paramnoise.agents import ALGORITHMS
-from paramnoise.envs import chain, env_factory
-from paramnoise.envs.presets import make_config
+from paramnoise.agents import find_agent
+from paramnoise.envs import env_factory
+from paramnoise.envs.chain import chain
 from paramnoise.loops.compiled import CompiledLoop
-from paramnoise.loops.host import HostLoop
+from paramnoise.runs.config import make_config
 from paramnoise.runs.directory import provenance
+from paramnoise.runs.run import make_loop
 
 REPEATS = 5
 CHAIN_LENGTH = 20
@@ -29,7 +30,7 @@ def compiled(exploration: str, seeds: int) -> Callable[[], int]:
     """A call that trains on the chain in the compiled loop and returns the steps taken, over all seeds."""
     config = make_config("dqn", "paramnoise/Chain-v0", {"length": CHAIN_LENGTH}, exploration=exploration)
     env = chain(CHAIN_LENGTH)
-    learner = ALGORITHMS["dqn"].build(config.agent, env.name, env.observation_space, env.action_space)
+    learner = find_agent("dqn").build(config.agent, env.name, env.observation_space, env.action_space)
     loop = CompiledLoop(learner, config.exploration, env, seeds=range(seeds), eval_every=10 * EPISODE)
 
     def call() -> int:
@@ -41,11 +42,7 @@ def compiled(exploration: str, seeds: int) -> Callable[[], int]:
 
 def host(env: str, exploration: str, **env_kwargs: int) -> Callable[[], int]:
     """A call that trains in the host loop and returns the steps taken."""
-    config = make_config("dqn", env, env_kwargs, exploration=exploration)
-    make_env = env_factory(env, env_kwargs)
-    made = make_env()
-    learner = ALGORITHMS["dqn"].build(config.agent, env, made.observation_space, made.action_space)
-    loop = HostLoop(learner, config.exploration, make_env)
+    loop = make_loop([make_config("dqn", env, env_kwargs, exploration=exploration)], env)
 
     def call() -> int:
         first = loop.step

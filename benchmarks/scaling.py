@@ -24,16 +24,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from paramnoise.agents.es import noise_table
 from paramnoise.envs import env_factory
-from paramnoise.parallel.sweep import Line, cores, run_all
-from paramnoise.envs.presets import make_config
-from paramnoise.runs.config import RunConfig
-from paramnoise.runs.display import StopFlag
-from paramnoise.loops.members import Broadcast, Episode, MemberEvaluator, Setting
-from paramnoise.loops.population import PopulationLoop
+from paramnoise.experience.returns import Broadcast, Episode, noise_table, num_parameters
+from paramnoise.loops.members import MemberEvaluator, Setting
+from paramnoise.loops.population import Population
+from paramnoise.parallel.process import cores
 from paramnoise.parallel.ray_cluster import connect
-from paramnoise.runs.run import build_loop
+from paramnoise.parallel.sweep import Line, run_all
+from paramnoise.runs.config import RunConfig, make_config
+from paramnoise.runs.run import make_loop
 
 ENV = "HalfCheetah-v4"
 EPISODE = 1_000
@@ -55,7 +54,7 @@ class Window:
 
 def train_for_a_while(window: Window, line: Line) -> bool:
     """Trains DDPG with parameter noise, and reports the steps per second after the first steps."""
-    loop = build_loop(make_config("ddpg", ENV, exploration="parameter", seed=window.seed), env_factory(ENV))
+    loop = make_loop([make_config("ddpg", ENV, exploration="parameter", seed=window.seed)], ENV)
     for _ in loop.run(NEVER, eval_every=NEVER, eval_episodes=1, should_stop=lambda: loop.step >= window.warm_up):
         pass
     first, started = loop.step, time.perf_counter()
@@ -72,7 +71,7 @@ def sweep_rate(workers: int) -> float:
     """Steps per second of as many runs at once, all together."""
     with tempfile.TemporaryDirectory() as folder:
         windows = [Window(seed=seed) for seed in range(workers)]
-        events = list(run_all(train_for_a_while, windows, workers, StopFlag(), Path(folder) / "log"))
+        events = list(run_all(train_for_a_while, windows, workers, lambda: False, Path(folder) / "log"))
     rates = [event.detail for event in events if event.state == "progress"]
     assert len(rates) == workers, [event for event in events if event.state == "failed"]
     return sum(rates)
@@ -83,22 +82,18 @@ def es_config(**agent: object) -> RunConfig:
     return make_config("es", ENV, agent=agent, num_envs=8)
 
 
-class Population:
+class WarmRun:
     """A run of ES that is kept between rounds, so that its workers are warm."""
 
     def __init__(self, **agent: object):
         """Starts the workers, with one generation."""
-        loop = build_loop(es_config(**agent), env_factory(ENV))
-        assert isinstance(loop, PopulationLoop)
-        self.loop = loop
+        self.loop = make_loop([es_config(**agent)], ENV)
         self.rate()
 
     def rate(self) -> float:
         """Steps per second of one generation."""
         first, started = self.loop.step, time.perf_counter()
-        episodes = self.loop._evaluate_population(lambda step: None, lambda: False)
-        assert episodes is not None
-        self.loop._improve(episodes)
+        self.loop.collector.advance(lambda step: None, lambda: False)
         return (self.loop.step - first) / (time.perf_counter() - started)
 
 
@@ -124,10 +119,9 @@ def rate_table(title: str, rates: dict[str, list[float]]) -> Table:
 
 def messages(hidden: tuple[int, ...], size: int = 8) -> tuple[int, int, int, int]:
     """Parameters, and the bytes of the broadcast, of a chunk's numbers and of its answer, pickled."""
-    loop = build_loop(es_config(hidden_sizes=hidden), env_factory(ENV))
-    assert isinstance(loop, PopulationLoop)
-    state = loop.state.learner
-    theta = np.zeros(loop.learner.num_parameters, np.float32)
+    loop = make_loop([es_config(hidden_sizes=hidden)], ENV)
+    state = loop.state().learner
+    theta = np.zeros(num_parameters(loop.learner.init), np.float32)
     broadcast = Broadcast(0, theta, type(state.statistics)(*map(np.asarray, state.statistics)))
     sums = np.random.default_rng(0).normal(size=(2, 17))
     answer = [Episode(number, 1234.5, EPISODE, *sums) for number in range(size)]
@@ -137,11 +131,10 @@ def messages(hidden: tuple[int, ...], size: int = 8) -> tuple[int, int, int, int
 
 def episode_rate(num_envs: int) -> float:
     """Steps per second of CPU time of one evaluator with so many environments."""
-    config = es_config()
-    loop = build_loop(config, env_factory(ENV))
-    assert isinstance(loop, PopulationLoop)
-    statistics_ = type(loop.state.learner.statistics)(*map(np.asarray, loop.state.learner.statistics))
-    broadcast = Broadcast(0, np.zeros(loop.learner.num_parameters, np.float32), statistics_)
+    loop = make_loop([es_config()], ENV)
+    seen = loop.state().learner.statistics
+    theta = np.zeros(num_parameters(loop.learner.init), np.float32)
+    broadcast = Broadcast(0, theta, type(seen)(*map(np.asarray, seen)))
     evaluator = MemberEvaluator(Setting(loop.learner, env_factory(ENV), 0, num_envs, EPISODE))
     started = time.process_time()
     steps = sum(e.length for ended in evaluator.evaluate(broadcast, range(16)) for e in ended)
@@ -153,15 +146,16 @@ def episode_rate(num_envs: int) -> float:
 
 def update_seconds(pairs: int) -> float:
     """Seconds that the driver is busy after all episodes of a generation are in."""
-    loop = build_loop(es_config(pairs=pairs), env_factory(ENV))
-    assert isinstance(loop, PopulationLoop)
+    loop = make_loop([es_config(pairs=pairs)], ENV)
+    collector = loop.collector
+    assert isinstance(collector, Population)
     noise_table(loop.learner.config.table_size)
     values = np.random.default_rng(0).normal(size=(2 * pairs, 17))
     episodes = [Episode(i, float(values[i, 0]), EPISODE, values[i], values[i] ** 2) for i in range(2 * pairs)]
-    loop._improve(episodes)
+    collector._improve(episodes)
     started = time.process_time()
     for _ in range(3):
-        loop._improve(episodes)
+        collector._improve(episodes)
     return (time.process_time() - started) / 3
 
 
@@ -263,9 +257,9 @@ def main() -> None:
     sweeps = in_turn({f"{count} worker(s)": functools.partial(sweep_rate, count) for count in counts})
     console.print(rate_table(f"sweep: DDPG, parameter noise, {ENV}", sweeps))
     with contextlib.ExitStack() as stack:
-        populations = {f"{count} worker(s)": Population(workers=count) for count in counts}
+        populations = {f"{count} worker(s)": WarmRun(workers=count) for count in counts}
         if importlib.util.find_spec("ray"):
-            populations[f"Ray, {cores()} actors"] = Population(workers=cores(), engine="ray")
+            populations[f"Ray, {cores()} actors"] = WarmRun(workers=cores(), engine="ray")
         for population in populations.values():
             stack.callback(population.loop.close)
         rates = in_turn({name: population.rate for name, population in populations.items()})

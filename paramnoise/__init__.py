@@ -1,7 +1,9 @@
 """Exploration by parameter space noise (Plappert et al., ICLR 2018)."""
 
 from paramnoise import noise
-from paramnoise.api import DDPG, DQN, ES, TRPO, Agent, BootstrappedDQN, Evaluation, load
+from paramnoise.agents.base import Learner, Spaces, register_agent
+from paramnoise.api import DDPG, DQN, ES, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
+from paramnoise.envs.base import AgentPreset, Preset, register_env
 from paramnoise.explorations import (
     BootstrapHead,
     EpsilonGreedy,
@@ -12,9 +14,12 @@ from paramnoise.explorations import (
     OrnsteinUhlenbeck,
     ParameterNoise,
 )
+from paramnoise.explorations.base import register_exploration
+from paramnoise.figures.base import register_figure
+from paramnoise.plugins import load_known_plugins
 from paramnoise.validation import UsageError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "DDPG",
@@ -22,17 +27,28 @@ __all__ = [
     "ES",
     "TRPO",
     "Agent",
+    "AgentPreset",
     "BootstrapHead",
     "BootstrappedDQN",
     "EpsilonGreedy",
     "Evaluation",
     "Exploration",
     "Gaussian",
+    "Learner",
     "NoNoise",
     "OnPolicyParameterNoise",
     "OrnsteinUhlenbeck",
     "ParameterNoise",
+    "Preset",
+    "Spaces",
     "UsageError",
+    "agent_class",
     "load",
     "noise",
+    "register_agent",
+    "register_env",
+    "register_exploration",
+    "register_figure",
 ]
+
+load_known_plugins()  # last, so that a plug-in can use all of the above

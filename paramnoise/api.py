@@ -1,6 +1,7 @@
 """The small object that people use: learn, predict, evaluate, save, load."""
 
 import dataclasses
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Any, ClassVar, Self
 import gymnasium as gym
 import numpy as np
 
+from paramnoise.agents.base import find_agent
 from paramnoise.envs import EnvLike, env_factory, env_name, environment_actions, known_kwargs, unflattened_space
 from paramnoise.explorations import Exploration
 from paramnoise.loops.evaluation import EVALUATION_STREAM
 from paramnoise.loops.vector import episode_seed
 from paramnoise.networks.policies import noise_free_actions
 from paramnoise.runs import video
-from paramnoise.runs.config import RunConfig, make_config
+from paramnoise.runs.config import RunConfig, RunSettings, make_config
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import bar, describe
 from paramnoise.runs.run import load_loop, make_loop, save_loop
@@ -47,19 +49,30 @@ class Evaluation:
         return f"mean {self.mean:.1f}, median {self.median:.1f}, std {self.std:.1f} over {len(self.returns)} episodes"
 
 
+RUN_SETTINGS = frozenset(field.name for field in dataclasses.fields(RunSettings)) - {"steps"}
+"""The settings of a run that an agent takes; how many steps it learns for is told to `learn`."""
+_CLASSES: dict[str, type["Agent"]] = {}
+
+
 class Agent:
-    """An agent, its exploration and its environment; the public classes below only name the algorithm."""
+    """An agent, its exploration and its environment; the public classes below only name the algorithm.
+
+    A class with a name in `algorithm` is the one that `agent_class` and `load` use for the agent of that name.
+    """
 
     algorithm: ClassVar[str]
+
+    def __init_subclass__(cls, **keywords: Any):
+        """Keeps the class for its algorithm."""
+        super().__init_subclass__(**keywords)
+        if "algorithm" in vars(cls):
+            _CLASSES[cls.algorithm] = cls
 
     def __init__(
         self,
         env: EnvLike,
         *,
         exploration: Exploration | str | None = None,
-        seed: int = 0,
-        num_envs: int | None = None,
-        overlap: bool = False,
         env_kwargs: Mapping[str, Any] | None = None,
         **settings: Any,
     ):
@@ -68,23 +81,18 @@ class Agent:
         Args:
             env: a Gymnasium id or a name, an environment (it is copied), or a function that makes one.
             exploration: a strategy such as `ParameterNoise(delta=0.05)`, or its name; None: the algorithm's default.
-            seed: decides every random draw.
-            num_envs: environments stepped together, each with its own exploration; None: one, or the preset's (Atari).
-            overlap: learn while the environments step, where a second core is free; acting is then one training behind.
             env_kwargs: keywords of an environment that is given by id.
-            settings: fields of the agent's config, such as `learning_rate`; they override the environment's preset.
+            settings: fields of the agent's config, such as `learning_rate`, and of `RunSettings`, such as `seed`,
+                `num_envs` and `overlap`; they override the environment's preset.
         """
-        given: Any = {} if num_envs is None else {"num_envs": num_envs}
         config = make_config(
             self.algorithm,
             env_name(env),
             env_kwargs or known_kwargs(env),
             env_is_id=isinstance(env, str),
             exploration=exploration,
-            agent=settings,
-            seed=seed,
-            overlap=overlap,
-            **given,
+            agent={name: value for name, value in settings.items() if name not in RUN_SETTINGS},
+            **{name: value for name, value in settings.items() if name in RUN_SETTINGS},
         )
         self._adopt(config, env)
 
@@ -210,7 +218,20 @@ class ES(Agent):
     algorithm = "es"
 
 
-AGENTS: dict[str, type[Agent]] = {cls.algorithm: cls for cls in (DQN, BootstrappedDQN, DDPG, TRPO, ES)}
+def agent_class(name: str) -> type[Agent]:
+    """The class of any registered agent by its name: `agent_class("dqn")` is `DQN`.
+
+    An agent that was registered without a class, such as a plug-in's, gets one here.
+
+    Raises:
+        UsageError: if there is no agent of that name.
+    """
+    entry = find_agent(name)
+    if name not in _CLASSES:
+        words = "".join(word.capitalize() for word in re.split(r"\W+", name))
+        doc = f"{entry.title}; explores by {entry.default_exploration!r} unless told otherwise."
+        type(words, (Agent,), {"algorithm": name, "__doc__": doc, "__module__": entry.config.__module__})
+    return _CLASSES[name]
 
 
 def load(path: str | Path, env: EnvLike | None = None) -> Agent:
@@ -224,8 +245,9 @@ def load(path: str | Path, env: EnvLike | None = None) -> Agent:
     config = directory.config()
     if env is None and not config.env_is_id:
         raise UsageError(f"{path} was made with an environment object ({config.env}): pass env= to load it")
-    agent = AGENTS[config.algorithm].__new__(AGENTS[config.algorithm])
-    agent._adopt(config, config.env if env is None else env)
+    agent = object.__new__(agent_class(config.algorithm))
+    with directory.naming_plugins():  # the environment may be a plug-in's
+        agent._adopt(config, config.env if env is None else env)
     load_loop(agent._loop, directory.checkpoint)
     return agent
 

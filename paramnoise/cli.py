@@ -1,40 +1,41 @@
-"""The command line: train, evaluate, reproduce, plot, envs.
+"""The command line: the words of train, evaluate, reproduce, plot and envs; `commands` does what they say.
 
-Parsing returns a function to run, so that an error in the words of a command is one line and not a stack of boxes.
+Whatever is registered, by this package or by a plug-in, is a word here.
 """
 
 import argparse
+import ast
 import contextlib
 import dataclasses
-import io
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 
 from paramnoise import commands
 from paramnoise.agents.base import AGENTS, AgentEntry
 from paramnoise.envs import env_id
-from paramnoise.envs.base import preset
-from paramnoise.figures import reproduce, reproduce_atari
-from paramnoise.figures.atari import ATARI
-from paramnoise.figures.chain import CHAIN
-from paramnoise.figures.learning_curves import FIGURES, CurveFigure
-from paramnoise.parallel.engine import Engine
-from paramnoise.runs.config import RunSettings
+from paramnoise.envs.base import Preset, preset
+from paramnoise.figures.base import FIGURES, Figure
+from paramnoise.parsing import Command, Group
+from paramnoise.plugins import load_plugins
+from paramnoise.runs.config import RunConfig, RunSettings, make_config
+from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.run import CHECKPOINT_SECONDS
-from paramnoise.validation import RunError, UsageError
+from paramnoise.validation import RunError, UsageError, check_types
 
-Command = Callable[[], int]
+DESCRIPTION = """Exploration by parameter space noise (Plappert et al., 2018).
+
+--plugin MODULE, before the command, imports a module that registers agents, explorations, environments or figures."""
 Settings = TypeVar("Settings")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Train(RunSettings, Generic[Settings]):
-    """What `paramnoise train` takes, whatever the agent."""
+class Task:
+    """What is to be learned, and how it is explored."""
 
     env: str
     """An id or a name; `paramnoise envs` lists them."""
@@ -42,6 +43,12 @@ class Train(RunSettings, Generic[Settings]):
     """Keywords of the environment, as key:value."""
     exploration: tuple[str, ...] = ()
     """KIND [field:value ...], for example: parameter delta:0.05 adapt_every:50."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(RunSettings, Task, Generic[Settings]):
+    """What `paramnoise train` takes, whatever the agent."""
+
     run_dir: Path | None = None
     """Where the run is kept; by default a new directory below runs/."""
     resume: bool = False
@@ -52,34 +59,6 @@ class Train(RunSettings, Generic[Settings]):
     """Write event files for TensorBoard too, in the run directory."""
     agent: Annotated[Settings, tyro.conf.arg(name="")]
     """The agent's settings."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reproduce:
-    """What `paramnoise reproduce` takes for a figure of learning curves."""
-
-    scale: Literal["smoke", "small", "paper"] = "small"
-    """How much of the figure; paper is all of it."""
-    envs: tuple[str, ...] = ()
-    """Tasks, by id or short name, in place of the scale's; any id of Gymnasium's works."""
-    explorations: tuple[str, ...] = ()
-    """Some of the figure's explorations, or agents in a figure that compares agents; all by default."""
-    seeds: int | None = None
-    """Seeds per task and exploration, in place of the scale's."""
-    steps: int | None = None
-    """Environment steps of a run, in place of the scale's; ES gets 25 times as many in the figure es."""
-    eval_every: int | None = None
-    """Environment steps between noise-free evaluations, in place of the scale's."""
-    eval_episodes: int | None = None
-    """Episodes of an evaluation, in place of the scale's."""
-    workers: int | None = None
-    """Runs side by side, one core each; by default one per core, or per CPU of the Ray cluster."""
-    engine: Literal["local", "ray"] = "local"
-    """Processes of this machine, or tasks on a Ray cluster whose nodes share --out."""
-    ray_address: str | None = None
-    """The Ray cluster to join, such as auto or HOST:PORT; by default one is started on this machine."""
-    out: Path = Path("runs")
-    """Where runs, results.csv and the figure are kept."""
 
 
 def evaluate(
@@ -96,63 +75,6 @@ def evaluate(
     return lambda: commands.evaluate(run_dir, episodes, seed, video)
 
 
-def reproduce_chain(
-    scale: Literal["smoke", "small", "paper"] = "small",
-    lengths: tuple[int, ...] = (),
-    explorations: tuple[str, ...] = (),
-    seeds: int | None = None,
-    episodes: int | None = None,
-    workers: int | None = None,
-    engine: Literal["local", "ray"] = "local",
-    ray_address: str | None = None,
-    out: Path = Path("runs"),
-) -> Command:
-    """Reproduce the chain figure: episodes until solved, against the chain's length, for three explorations.
-
-    Args:
-        scale: how much of the figure; paper is all of it.
-        lengths: the chains' lengths, in place of the scale's.
-        explorations: some of parameter, bootstrap, epsilon-greedy; all by default.
-        seeds: seeds per cell, in place of the scale's.
-        episodes: episodes after which an unsolved run ends, in place of the scale's.
-        workers: cells side by side; by default one per core, or per CPU of the Ray cluster.
-        engine: processes of this machine, or tasks on a Ray cluster whose nodes share --out.
-        ray_address: the Ray cluster to join, such as auto or HOST:PORT; by default one is started on this machine.
-        out: where runs, results.csv and the figure are kept.
-    """
-
-    def command() -> int:
-        where = Engine(name=engine, workers=workers, ray_address=ray_address)
-        return reproduce.chain(scale, lengths, explorations, seeds, episodes, where, out)
-
-    return command
-
-
-def plot_chain(out: Path = Path("runs")) -> Command:
-    """Draw the chain figure again from results.csv.
-
-    Args:
-        out: where `reproduce` kept its results.
-    """
-    return lambda: reproduce.plot_chain(out)
-
-
-def reproduce_atari_figure(
-    args: Annotated[reproduce_atari.Arguments, tyro.conf.arg(name="")] = reproduce_atari.Arguments(),  # noqa: B008
-) -> Command:
-    """Reproduce Figures 1 and 7: scores of the exploring policy on Atari games, and the table of noise-free scores."""
-    return lambda: reproduce_atari.run(args)
-
-
-def plot_atari(out: Path = Path("runs")) -> Command:
-    """Draw the Atari figure and print the table again from results.csv and scores.csv.
-
-    Args:
-        out: where `reproduce` kept its results.
-    """
-    return lambda: reproduce_atari.plot(out)
-
-
 def envs() -> Command:
     """List environments: ours, and those that Gymnasium knows on this machine."""
     return commands.envs
@@ -160,9 +82,12 @@ def envs() -> Command:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns its exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _parse(arguments)()
+        arguments = _take_plugins(list(sys.argv[1:] if argv is None else argv))
+        ahead = _read_ahead(arguments)
+        run = RunDirectory(Path(ahead.run_dir)).naming_plugins() if ahead.run_dir else contextlib.nullcontext()
+        with run:
+            return _parse(arguments, ahead)()
     except UsageError as error:
         print(f"paramnoise: error: {error}", file=sys.stderr)
         return 2
@@ -174,14 +99,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _parse(arguments: list[str]) -> Command:
-    app, train, figures, plot = (tyro.extras.SubcommandApp() for _ in range(4))
-    for algorithm in AGENTS.values():
-        train.command(name=algorithm.name)(_train_command(algorithm, arguments))
-    figures.command(name=CHAIN.name)(reproduce_chain)
-    plot.command(name=CHAIN.name)(plot_chain)
-    figures.command(name=ATARI.name)(reproduce_atari_figure)
-    plot.command(name=ATARI.name)(plot_atari)
+def _parse(arguments: list[str], ahead: argparse.Namespace) -> Command:
+    app, train, figures, plot = Group("command"), Group("agent"), Group("figure"), Group("figure")
+    known = preset(env_id(ahead.env), _key_values("--env-kwargs", ahead.env_kwargs))
+    for agent in AGENTS.values():
+        train.command(name=agent.name)(_train_command(agent, known, next(iter(ahead.exploration), None)))
     for figure in FIGURES.values():
         figures.command(name=figure.name)(_reproduce_command(figure))
         plot.command(name=figure.name)(_plot_command(figure))
@@ -190,71 +112,77 @@ def _parse(arguments: list[str]) -> Command:
     app.command(figures, name="reproduce", help="Run a figure of the paper, or go on with it.")
     app.command(plot, name="plot", help="Draw a figure again from its results.")
     app.command(name="envs")(envs)
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            return app.cli(
-                prog="paramnoise",
-                description="Exploration by parameter space noise (Plappert et al., 2018).",
-                args=arguments,
-            )
-    except SystemExit as stop:
-        if stop.code:
-            raise UsageError(_unboxed(complaint.getvalue())) from None
-        raise
+    return app.parse("paramnoise", DESCRIPTION, arguments)
 
 
-def _train_command(algorithm: AgentEntry, arguments: list[str]) -> Callable[..., Command]:
-    """The train command of one agent; its defaults are those of the environment that the arguments name."""
-    env, env_kwargs, exploration = _named_env(arguments)
-    known = preset(env, env_kwargs)
-    agent = known.of(algorithm.name).with_exploration(exploration or algorithm.default_exploration)
-    defaults = Train(env=tyro.MISSING, agent=algorithm.config(**agent), **known.run)
-    settings = algorithm.config
+def _train_command(agent: AgentEntry, known: Preset, exploration: str | None) -> Callable[..., Command]:
+    """The train command of one agent; its defaults are those of a preset, with an exploration."""
+    settings = known.for_agent(agent.name).with_exploration(exploration or agent.default_exploration)
+    check_types(agent.config, settings, f"{agent.name}, in the environment's preset,")
+    check_types(RunSettings, known.run, "a run, in the environment's preset,")
+    defaults = Train(env=tyro.MISSING, agent=agent.config(**settings), **known.run)
+    config_type = agent.config
 
-    def train(args: Annotated[Train[settings], tyro.conf.arg(name="")] = defaults) -> Command:  # type: ignore[valid-type]
-        return lambda: commands.train(algorithm, args)
+    def train(args: Annotated[Train[config_type], tyro.conf.arg(name="")] = defaults) -> Command:  # type: ignore[valid-type]
+        return lambda: commands.train(
+            _run_config(agent, args),
+            args.run_dir,
+            resume=args.resume,
+            checkpoint_seconds=args.checkpoint_seconds,
+            tensorboard=args.tensorboard,
+        )
 
-    explorations = ", ".join(algorithm.explorations)
-    train.__doc__ = (
-        f"Train {algorithm.title}. Explorations: {explorations}; by default {algorithm.default_exploration}."
-    )
+    explorations = ", ".join(agent.explorations)
+    train.__doc__ = f"Train {agent.title}. Explorations: {explorations}; by default {agent.default_exploration}."
     return train
 
 
-def _reproduce_command(figure: CurveFigure) -> Callable[..., Command]:
-    def reproduce_curves(args: Annotated[Reproduce, tyro.conf.arg(name="")] = Reproduce()) -> Command:  # noqa: B008
-        return lambda: reproduce.curves(figure, args)
+def _run_config(agent: AgentEntry, args: Train[Any]) -> RunConfig:
+    kind, *settings = args.exploration or (agent.default_exploration,)
+    return make_config(
+        agent.name,
+        args.env,
+        _key_values("--env-kwargs", args.env_kwargs),
+        exploration=kind,
+        exploration_settings=_key_values("--exploration", settings),
+        agent={field.name: getattr(args.agent, field.name) for field in dataclasses.fields(args.agent)},
+        **{field.name: getattr(args, field.name) for field in dataclasses.fields(RunSettings)},
+    )
 
-    shown = "steps until a return is reached" if figure.thresholds else "learning curves, a panel per task"
-    reproduce_curves.__doc__ = f"Reproduce {figure.paper}: {shown}. Explorations: {', '.join(figure.by_name)}."
-    return reproduce_curves
+
+def _reproduce_command(figure: Figure[Any]) -> Callable[..., Command]:
+    arguments = figure.arguments
+
+    def reproduce(args: Annotated[arguments, tyro.conf.arg(name="")] = arguments()) -> Command:  # type: ignore[valid-type]  # noqa: B008
+        return lambda: figure.reproduce(args)
+
+    reproduce.__doc__ = figure.help
+    return reproduce
 
 
-def _plot_command(figure: CurveFigure) -> Callable[..., Command]:
-    def plot_curves(out: Path = Path("runs")) -> Command:
-        """Draw the learning curves again from results.csv.
+def _plot_command(figure: Figure[Any]) -> Callable[..., Command]:
+    def plot(out: Path = Path("runs")) -> Command:
+        """Draw the figure again, and print what it comes to, from its results alone.
 
         Args:
             out: where `reproduce` kept its results.
         """
-        return lambda: reproduce.plot_curves(figure, out)
+        return lambda: figure.plot(out)
 
-    return plot_curves
+    return plot
 
 
-def _named_env(arguments: list[str]) -> tuple[str, dict[str, Any], str]:
-    """The environment and the exploration that the arguments name, read ahead of the rest for the preset's defaults."""
+def _read_ahead(arguments: list[str]) -> argparse.Namespace:
+    """The words of `train` that decide the defaults of the others, by the environment's preset; and the run's place."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--env", default="")
     parser.add_argument("--env-kwargs", nargs="*", default=[])
     parser.add_argument("--exploration", nargs="*", default=[])
+    parser.add_argument("--run-dir", default="")
     try:
-        found, _ = parser.parse_known_args([_with_dashes(word) for word in arguments])
-    except argparse.ArgumentError:
-        return "", {}, ""
-    kwargs = commands.key_values("--env-kwargs", found.env_kwargs)
-    return env_id(found.env), kwargs, next(iter(found.exploration), "")
+        return parser.parse_known_args([_with_dashes(word) for word in arguments])[0]
+    except argparse.ArgumentError:  # an option without its value, which the command's own parser tells of
+        return parser.parse_args([])
 
 
 def _with_dashes(word: str) -> str:
@@ -263,19 +191,30 @@ def _with_dashes(word: str) -> str:
     return f"{name.replace('_', '-')}{equals}{value}" if name.startswith("--") else word
 
 
-def _unboxed(text: str) -> str:
-    """An error that tyro drew as a box, as one line."""
-    lines = [line.strip("│╭╮╰╯ ") for line in text.splitlines()]
-    parts: list[list[str]] = [[]]
-    for line in lines[1:]:
-        if set(line) <= {"─"}:
-            parts.append([])
-        else:
-            parts[-1].append(line)
-    sentences = [" ".join(part) for part in parts if part and not part[0].startswith("Argument helptext")]
-    return "; ".join(
-        sentence.rstrip(".").replace("For full helptext, run", "see").replace("see:", "see") for sentence in sentences
-    )
+def _key_values(option: str, words: Sequence[str]) -> dict[str, Any]:
+    """Words of the form key:value as a dict; numbers, booleans, None and lists are read as such."""
+    values: dict[str, Any] = {}
+    for word in words:
+        key, colon, text = word.partition(":")
+        if not (key and colon):
+            raise UsageError(f"{option} takes key:value, not {word!r}")
+        try:
+            values[key] = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
+        except (ValueError, SyntaxError, TypeError):
+            values[key] = text
+    return values
+
+
+def _take_plugins(arguments: list[str]) -> list[str]:
+    """Loads the plug-ins that the words begin with; returns the words after them."""
+    modules = []
+    while arguments and arguments[0].partition("=")[0] == "--plugin":
+        _, equals, module = arguments.pop(0).partition("=")
+        if not equals and not arguments:
+            raise UsageError("--plugin needs the name of a module")
+        modules.append(module if equals else arguments.pop(0))
+    load_plugins(modules)
+    return arguments
 
 
 def entry() -> None:

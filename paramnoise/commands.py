@@ -1,56 +1,39 @@
 """What each command of the command line does."""
 
-import ast
-import dataclasses
 import importlib.util
-import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import gymnasium as gym
-import jax
 from gymnasium.envs.registration import find_highest_version
 
 from paramnoise import api
-from paramnoise.agents.base import AgentEntry
-from paramnoise.envs.atari import GAMES, is_atari
-from paramnoise.envs.base import ENVS, Preset, preset
-from paramnoise.envs.continuous import DENSE
+from paramnoise.envs.atari import is_atari
+from paramnoise.envs.base import ENVS, FAMILIES, EnvEntry, Preset, preset
+from paramnoise.parallel.process import INTERRUPTED, use_compilation_cache, use_one_thread
 from paramnoise.parallel.ray_cluster import connect
-from paramnoise.runs.config import RunConfig, RunSettings, make_config
+from paramnoise.runs.config import RunConfig
 from paramnoise.runs.run import run
 from paramnoise.runs.video import check_path
-from paramnoise.validation import UsageError, require
-
-INTERRUPTED = 128
-"""Added to a signal's number, it is the exit status of a stopped command."""
+from paramnoise.validation import require
 
 
-def train(algorithm: AgentEntry, args: Any) -> int:
-    """`paramnoise train`; `args` is `cli.Train`."""
-    kind, *settings = args.exploration or (algorithm.default_exploration,)
-    config = make_config(
-        algorithm.name,
-        args.env,
-        key_values("--env-kwargs", args.env_kwargs),
-        exploration=kind,
-        exploration_settings=key_values("--exploration", settings),
-        agent=dataclasses.asdict(args.agent),
-        **{field.name: getattr(args, field.name) for field in dataclasses.fields(RunSettings)},
-    )
-    path = args.run_dir or _default_run_dir(config, args.resume)
+def train(
+    config: RunConfig, run_dir: Path | None, *, resume: bool, checkpoint_seconds: float, tensorboard: bool
+) -> int:
+    """`paramnoise train`; without `run_dir` the run has a directory below runs/."""
+    path = run_dir or _default_run_dir(config, resume)
     use_compilation_cache()
-    if algorithm.experience == "returns" or not is_atari(args.env):  # workers are how a population uses more cores
-        use_one_thread()
+    if config.made_by.experience == "returns" or not is_atari(config.env):
+        use_one_thread()  # workers are how a population uses more cores
     if getattr(config.agent, "engine", None) == "ray":
         connect(config.agent.ray_address, config.agent.workers)  # an error before anything is written
     summary = run(
         config,
         path,
-        resume=args.resume,
-        checkpoint_seconds=args.checkpoint_seconds,
-        tensorboard=args.tensorboard,
+        resume=resume,
+        checkpoint_seconds=checkpoint_seconds,
+        tensorboard=tensorboard,
         on_start=lambda: _print_settings(config, path),
     )
     if summary["status"] == "interrupted":
@@ -79,60 +62,46 @@ def evaluate(run_dir: Path, episodes: int, seed: int, video: Path | None) -> int
 
 def envs() -> int:
     """`paramnoise envs`."""
-    print("Ours (names without namespace and version work too):")
+    groups: dict[str, list[EnvEntry]] = {}
     for entry in ENVS.values():
-        if entry.help:
-            print(f"  {entry.id:<36} {entry.help}")
-    print("\nThe paper's dense tasks (by name: HalfCheetah is HalfCheetah-v4):")
-    print(f"  {', '.join(DENSE)}")
-    needed = "" if importlib.util.find_spec("ale_py") else " (needs: pip install 'paramnoise[atari]')"
-    print(f"\nAtari, the paper's 21 games{needed}; any other of ale-py's works too:")
-    print(f"  {', '.join(GAMES)}")
-    print(
-        "\nGymnasium's (any registered id works where the action space fits; other names mean the newest, as listed):"
-    )
-    families: dict[str, list[str]] = {}
-    for spec in gym.registry.values():
-        if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium.envs."):
-            family = spec.entry_point.split(".")[2].split(":")[0]
-            newest = families.setdefault(family, [])
-            if spec.version == find_highest_version(spec.namespace, spec.name):
-                newest.append(spec.id)
-    needs = {"box2d": "Box2D", "mujoco": "mujoco"}
-    for family, newest in families.items():
-        missing = family in needs and importlib.util.find_spec(needs[family]) is None
-        note = f" (needs: pip install 'paramnoise[{family}]')" if missing else ""
-        print(f"  {family}{note}: {', '.join(newest)}")
+        groups.setdefault(entry.group, []).append(entry)
+    for group, entries in groups.items():
+        print(f"{group[0].upper()}{group[1:]}:")
+        for entry in entries:
+            if entry.help:
+                print(f"  {entry.id:<36} {entry.help}")
+        _print_names(entry.id for entry in entries if not entry.help)
+        print()
+    for family in FAMILIES.values():
+        print(f"{family.group}{_install_note(*family.needs) if family.needs else ''}:")
+        _print_names(family.members)
+        print()
+    _print_gymnasium()
     return 0
 
 
-def use_compilation_cache() -> None:
-    """Keeps compiled programs between runs, in the user's cache unless JAX was told another place."""
-    if jax.config.values["jax_compilation_cache_dir"] is None:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(home / "paramnoise" / "xla"))
+def _print_gymnasium() -> None:
+    print("Gymnasium's (any registered id works where the action space fits; other names mean the newest, as listed):")
+    kinds: dict[str, list[str]] = {}
+    for spec in gym.registry.values():
+        if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium.envs."):
+            newest = kinds.setdefault(spec.entry_point.split(".")[2].split(":")[0], [])
+            if spec.version == find_highest_version(spec.namespace, spec.name):
+                newest.append(spec.id)
+    needs = {"box2d": "Box2D", "mujoco": "mujoco"}
+    for kind, newest in kinds.items():
+        note = _install_note(needs[kind], kind) if kind in needs else ""
+        print(f"  {kind}{note}: {', '.join(newest)}")
 
 
-def use_one_thread() -> None:
-    """Gives XLA one thread on a CPU, unless PJRT_NPROC says otherwise; it is read when JAX first computes.
-
-    More threads slow small networks down, and take the core on which the environments could step meanwhile.
-    """
-    os.environ.setdefault("PJRT_NPROC", "1")
+def _print_names(names: Iterable[str]) -> None:
+    if line := ", ".join(names):
+        print(f"  {line}")
 
 
-def key_values(option: str, words: Sequence[str]) -> dict[str, Any]:
-    """Words of the form key:value as a dict; numbers, booleans, None and lists are read as such."""
-    values: dict[str, Any] = {}
-    for word in words:
-        key, colon, text = word.partition(":")
-        if not (key and colon):
-            raise UsageError(f"{option} takes key:value, not {word!r}")
-        try:
-            values[key] = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
-        except (ValueError, SyntaxError, TypeError):
-            values[key] = text
-    return values
+def _install_note(module: str, extra: str) -> str:
+    """How to install an extra, if its module is missing."""
+    return "" if importlib.util.find_spec(module) else f" (needs: pip install 'paramnoise[{extra}]')"
 
 
 def _default_run_dir(config: RunConfig, resume: bool) -> Path:
@@ -155,8 +124,8 @@ def _print_settings(config: RunConfig, path: Path) -> None:
     print("  run: " + ", ".join(f"{name} {values[name]}" for name in names))
     if known != Preset():
         preset_names = [
-            *known.of(config.algorithm).with_exploration(config.exploration.kind),
-            *known.of(config.algorithm).explorations.get(config.exploration.kind, {}),
+            *known.for_agent(config.algorithm).with_exploration(config.exploration.kind),
+            *known.for_agent(config.algorithm).explorations.get(config.exploration.kind, {}),
             *known.run,
         ]
         print(f"  from the preset of {config.env}, unless set by you: {', '.join(preset_names)}")

@@ -26,8 +26,8 @@ def tiny(env="CartPole-v1", **settings) -> pn.DQN:
 
 def assert_same_agent(one: pn.Agent, other: pn.Agent, but_for: tuple[str, ...] = ()) -> None:
     """All that changes in training is the same in both, bit by bit."""
-    for part in set(one._loop.state._fields) - set(but_for):
-        pair = (getattr(agent._loop.state, part) for agent in (one, other))
+    for part in set(one._loop.state()._fields) - set(but_for):
+        pair = (getattr(agent._loop.state(), part) for agent in (one, other))
         for a, b in zip(*map(jax.tree.leaves, pair), strict=True):
             np.testing.assert_array_equal(a, b, err_msg=part)
     assert one.evaluate(3).returns == other.evaluate(3).returns
@@ -54,7 +54,7 @@ def learned() -> pn.DQN:
 
 def test_learning_trains_for_the_steps_it_was_given(learned):
     assert learned.step == 40
-    assert int(learned._loop.state.learner.updates) == 40 - 8
+    assert int(learned._loop.state().learner.updates) == 40 - 8
 
 
 def test_learning_again_goes_on(learned):
@@ -91,7 +91,7 @@ def test_predict_gives_one_action_for_one_observation_and_one_each_for_a_batch(l
 
 def test_predict_is_the_clean_policy_s_greedy_action(learned):
     obs = np.random.default_rng(1).normal(size=(20, 4)).astype(np.float32)
-    network = learned._loop.state.learner.network.behaviour
+    network = learned._loop.state().learner.network.behaviour
     assert learned.predict(obs)[0].tolist() == np.argmax(jax.vmap(network)(obs), axis=1).tolist()
 
 
@@ -239,3 +239,10 @@ def test_bootstrapped_dqn_has_the_same_face(tmp_path):
     loaded = pn.load(tmp_path / "agent")
     assert type(loaded) is pn.BootstrappedDQN
     assert_same_agent(loaded, agent)
+
+
+def test_the_settings_of_a_run_are_settings_of_an_agent_but_for_its_steps():
+    config = tiny(seed=7, num_envs=3, eval_max_steps=50, log_every=10).config
+    assert (config.seed, config.num_envs, config.eval_max_steps, config.log_every) == (7, 3, 50, 10)
+    with pytest.raises(pn.UsageError, match="dqn has no setting 'steps'"):
+        tiny(steps=100)

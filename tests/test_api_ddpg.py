@@ -13,7 +13,7 @@ def tiny(exploration="parameter", **settings):
 
 
 def parameters(agent):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(agent._loop.state)]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(agent._loop.state())]
 
 
 @pytest.mark.parametrize(
@@ -25,16 +25,15 @@ def test_an_agent_saved_within_a_cycle_learns_on_as_one_that_was_never_saved(tmp
     loaded = pn.load(tmp_path)
     for one, other in zip(parameters(agent.learn(250, **QUIET)), parameters(loaded.learn(250, **QUIET)), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert agent._loop.state.learner.updates == 3 * (500 // 40)
+    assert agent._loop.state().learner.updates == 3 * (500 // 40)
 
 
 def test_predictions_are_in_the_environment_s_bounds():
     agent = tiny().learn(80, **QUIET)
-    loud = jax.tree.map(lambda leaf: 100 * leaf, agent._loop.state.learner.networks.actor)
-    learner = agent._loop.state.learner
-    agent._loop.state = agent._loop.state._replace(
-        learner=learner._replace(networks=learner.networks._replace(actor=loud))
-    )
+    state, own = agent._loop.snapshot()
+    networks = state.learner.networks
+    loud = networks._replace(actor=jax.tree.map(lambda leaf: 100 * leaf, networks.actor))
+    agent._loop.restore(state._replace(learner=state.learner._replace(networks=loud)), own)
     actions, _ = agent.predict(np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32))
     assert actions.shape == (20, 1)
     assert 1.5 < np.abs(actions).max() <= 2.0
@@ -45,8 +44,8 @@ def test_predictions_are_in_the_environment_s_bounds():
 @pytest.mark.parametrize("exploration", ["none", "gaussian", "ou", "parameter"])
 def test_every_exploration_of_the_paper_learns_with_ddpg(exploration):
     agent = tiny(exploration).learn(80, **QUIET)
-    assert agent._loop.state.learner.updates == 6
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(agent._loop.state.learner))
+    assert agent._loop.state().learner.updates == 6
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(agent._loop.state().learner))
 
 
 @pytest.mark.parametrize(("env", "exploration"), [("CartPole-v1", "parameter"), ("Pendulum-v1", "epsilon-greedy")])

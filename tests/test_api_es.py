@@ -3,8 +3,7 @@ import pytest
 
 import paramnoise as pn
 from paramnoise.cli import main
-from paramnoise.envs.presets import make_config
-from paramnoise.runs.config import RunConfig
+from paramnoise.runs.config import RunConfig, make_config
 from paramnoise.runs.directory import RunDirectory
 
 TINY = {"hidden_sizes": (4,), "pairs": 2, "table_size": 1_000}

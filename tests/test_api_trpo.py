@@ -4,8 +4,7 @@ import pytest
 
 import paramnoise as pn
 from paramnoise.cli import main
-from paramnoise.envs.presets import make_config
-from paramnoise.runs.config import RunConfig
+from paramnoise.runs.config import RunConfig, make_config
 from paramnoise.runs.directory import RunDirectory
 
 QUIET = {"progress": False, "eval_every": 1_000, "eval_episodes": 2}
@@ -17,7 +16,7 @@ def tiny(env="Pendulum-v1", exploration="parameter", **settings):
 
 
 def arrays(agent):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(agent._loop.state)]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(agent._loop.state())]
 
 
 def test_an_agent_saved_within_a_batch_learns_on_as_one_that_was_never_saved(tmp_path):
@@ -26,22 +25,22 @@ def test_an_agent_saved_within_a_batch_learns_on_as_one_that_was_never_saved(tmp
     loaded = pn.load(tmp_path)
     for one, other in zip(arrays(agent.learn(150, **QUIET)), arrays(loaded.learn(150, **QUIET)), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert agent._loop.state.learner.updates == 5
+    assert agent._loop.state().learner.updates == 5
 
 
 def test_predictions_are_the_clean_mean_in_the_environment_s_units_and_bounds():
     agent = tiny().learn(60, **QUIET)
     obs = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
     actions, _ = agent.predict(obs)
-    means = np.asarray(jax.vmap(agent._loop.policy)(obs))[:, 0]
+    means = np.asarray(jax.vmap(agent._loop.policy())(obs))[:, 0]
     np.testing.assert_allclose(actions, 2 * np.clip(means, -1, 1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("exploration", ["none", "parameter", pn.OnPolicyParameterNoise(scaling="adaptive")])
 def test_a_discrete_policy_learns_a_few_batches_of_cart_pole(exploration):
     agent = tiny("CartPole-v1", exploration).learn(240, **QUIET)
-    assert agent._loop.state.learner.updates == 4
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(agent._loop.state.learner))
+    assert agent._loop.state().learner.updates == 4
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(agent._loop.state().learner))
     action, _ = agent.predict(np.zeros(4, np.float32))
     assert action in (0, 1)
 

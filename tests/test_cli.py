@@ -3,12 +3,16 @@
 import contextlib
 import io
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from paramnoise.cli import main
-from paramnoise.envs.presets import Preset, preset
+from paramnoise.envs.base import Preset, preset
 
 SMALL = "--hidden-sizes 8 --batch-size 4 --buffer-size 64 --learning-starts 8 --target-every 4"
 TINY = f"{SMALL} --steps 40 --eval-every 20 --eval-episodes 2"
@@ -164,7 +168,7 @@ def test_the_list_of_environments_has_ours_and_gymnasium_s():
     assert all(env in printed for env in ("paramnoise/Chain-v0", "CartPole-v1", "FrozenLake-v1", "MontezumaRevenge"))
 
 
-COMMANDS = "train;train dqn;train bootstrapped-dqn;evaluate;reproduce;reproduce chain;plot;plot chain;envs"
+COMMANDS = "train;train dqn;train bootstrapped-dqn;train ddpg;evaluate;reproduce;reproduce chain;plot;plot chain;envs"
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS.split(";")])
@@ -222,6 +226,37 @@ def test_bad_input_is_one_line_that_names_what_is_wrong_or_allowed(capsys, comma
     Path("thesis").mkdir()
     Path("thesis/chapter.txt").write_text("precious")
     assert named in complaint(capsys, command)
+
+
+@pytest.mark.parametrize(
+    ("command", "near"),
+    [
+        ("trian dqn", "train"),
+        ("train dnq", "dqn"),
+        ("train bootstraped_dqn", "bootstrapped-dqn"),
+        ("plot chian", "chain"),
+        (f"{TRAIN} --learning_rat 1", "--learning-rate"),
+        (f"train dqn --enf CartPole-v1 {TINY}", "--env"),
+        (f"{TRAIN} --exploration paramter", "parameter"),
+        ("reproduce chain --scale papr", "paper"),
+    ],
+)
+def test_a_word_that_is_nearly_right_is_answered_with_the_right_one(capsys, command, near):
+    assert f"did you mean {near}?" in complaint(capsys, command)
+
+
+def test_an_error_is_the_same_line_on_a_terminal_and_in_a_pipe(capsys):
+    words = ["train", "dqn", "--env", "CartPole-v1", "--steps", "many"]
+    line = complaint(capsys, " ".join(words))
+    assert "--steps takes INT" in line
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "paramnoise", *words]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "60"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        assert process.wait() == 2
+    os.close(theirs)
+    assert os.read(ours, 10_000).decode().replace("\r\n", "\n") == line
+    os.close(ours)
 
 
 @pytest.mark.parametrize(("more", "named"), [("", "--resume"), ("--seed 1", "seed"), ("--seed 1 --resume", "seed")])

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if page.exists()]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
@@ -41,3 +41,12 @@ def test_an_error_is_reported_at_its_line_of_the_page():
     with pytest.raises(ZeroDivisionError) as error:
         run("# Title\n\n```python\nx = 1\nx / 0\n```\n", "page.md")
     assert (str(error.traceback[-1].path), error.traceback[-1].lineno + 1) == ("page.md", 5)
+
+
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_files_that_a_page_links_to_exist(page: Path):
+    targets = [match[1] for match in LINK.finditer(page.read_text()) if "://" not in match[1]]
+    assert [target for target in targets if not (page.parent / target).exists()] == []

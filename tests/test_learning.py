@@ -2,8 +2,9 @@
 
 import pytest
 
-from paramnoise.figures.chain import CHAIN, cells, run_cell
-from paramnoise.envs.presets import make_config
+from paramnoise.figures.chain_figure import CHAIN, ChainScale
+from paramnoise.figures.pieces import SilentLine
+from paramnoise.runs.config import make_config
 from paramnoise.runs.run import run
 
 
@@ -18,8 +19,8 @@ def test_dqn_learns_to_balance_the_pole(tmp_path, exploration):
 def test_parameter_noise_solves_a_chain_that_epsilon_greedy_does_not(tmp_path):
     methods = [method for method in CHAIN.methods if method.exploration != "bootstrap"]
     solved = {}
-    for cell in cells([70], methods, seeds=3, episodes=2_000):
-        assert run_cell(cell, tmp_path)
-        solved[cell.method.exploration] = sum(cell.outcome(tmp_path, seed).solved for seed in cell.seeds)
+    for cell in CHAIN.grid(ChainScale(lengths=(70,), seeds=3, episodes=2_000), methods, tmp_path):
+        assert cell.train(SilentLine())
+        solved[cell.method.exploration] = sum(outcome.solved for outcome in cell.outcomes())
     assert solved["parameter"] == 3
     assert solved["epsilon-greedy"] <= 1

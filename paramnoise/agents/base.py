@@ -1,4 +1,4 @@
-"""What an agent is to a loop: pure functions over its state, and the experience it asks for; and the registry of agents.
+"""What an agent is to a loop: pure functions over its state, and the experience it asks for. The registry of agents.
 
 An agent is one file: a frozen config, and a function `make(config, spaces)` that returns a `Learner` and is registered
 with what the agent needs. A learner knows no exploration by name.
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import gymnasium as gym
 from jax import Array
 
-from paramnoise.explorations.base import Exploration, explorations_for, find_exploration
+from paramnoise.explorations.base import Exploration, definition, explorations_for, find_exploration
 from paramnoise.networks.policies import Policy
 from paramnoise.validation import UsageError, lookup
 
@@ -23,7 +23,7 @@ Observations = Literal["vectors", "frames"]
 
 
 class Spaces(NamedTuple):
-    """What an agent sees and does, in numbers."""
+    """The sizes of what an agent sees and does."""
 
     observation: tuple[int, ...]
     """The shape: (size,) of a vector, or (frames, height, width) of a uint8 stack of grey frames."""
@@ -63,9 +63,9 @@ class Learner(NamedTuple):
     annotate: Callable[[Array, int], Array | None] = _no_mask
     """Replay: key, num_envs -> the `mask` to store with the transitions of one step."""
     observe: Callable[[Any, Any], Any] = _as_it_was
-    """Replay: state, the transitions of one step -> state; what is learned from each once, before it is stored."""
+    """Replay: state, the transitions of one step -> state; called once a step, before they are stored."""
     prepare: Callable[[Any, int], Any] = _as_gathered
-    """Rollout, returns: what was gathered, the number of updates before -> the batch; NumPy, on the host."""
+    """Rollout, returns: what was gathered, the number of updates so far -> the batch for `update`; in NumPy."""
     experience: ExperienceKind = "replay"
     """What it learns from; registration sets it."""
 
@@ -77,17 +77,23 @@ class AgentEntry:
     name: str
     """On the command line and in run directories."""
     title: str
+    """In figures and tables."""
     config: type
     """Its settings: a frozen dataclass with a default for every field."""
     make: Callable[[Any, Spaces], Learner]
+    """Settings and the environment's spaces -> the learner."""
     experience: ExperienceKind
+    """What it learns from."""
     policy: type
-    """The type of its policy, which explorations are chosen by."""
+    """The type of its policy, which decides what explorations fit."""
     actions: tuple[Actions, ...]
+    """The kinds of action that it can choose."""
     observations: tuple[Observations, ...]
+    """The kinds of observation that it can see."""
     explores: bool
-    """Whether an exploration acts for it; else its learning is exploration, and only `none` fits."""
+    """Whether an exploration acts for it. ES, which learns by perturbing its policy, takes `none` alone."""
     default_exploration: str
+    """The exploration if none is named."""
 
     @property
     def explorations(self) -> list[str]:
@@ -95,12 +101,13 @@ class AgentEntry:
         return explorations_for(self.policy) if self.explores else ["none"]
 
     def exploration_type(self, kind: str) -> type[Exploration]:
-        """The exploration of that name, or UsageError if there is none; the agent's policy decides which is meant."""
+        """The exploration of that name for the type of the agent's policy, or UsageError if there is none."""
         return find_exploration(kind, self.policy)
 
     def check_exploration(self, exploration: Exploration) -> None:
         """Raises UsageError if the exploration cannot act for this agent."""
-        if self.policy in exploration.policies if self.explores else exploration.kind == "none":
+        fits = self.policy in exploration.policies if self.explores else exploration.kind == "none"
+        if fits:
             return
         nature = f"actions are {' or '.join(self.actions)}"
         if self.experience == "rollout":
@@ -108,8 +115,8 @@ class AgentEntry:
         if not self.explores:
             nature = "own perturbations explore"
         if exploration.kind in self.explorations:
-            fits = self.exploration_type(exploration.kind).__name__
-            remedy = f"its {exploration.kind!r} is {fits}, not {type(exploration).__name__}"
+            own = self.exploration_type(exploration.kind).__name__
+            remedy = f"its {exploration.kind!r} is {own}, not {type(exploration).__name__}"
         else:
             remedy = f"choose from {', '.join(self.explorations)}"
         raise UsageError(f"exploration {exploration.kind!r} does not fit {self.name}, whose {nature}: {remedy}")
@@ -154,10 +161,17 @@ def register_agent(
 ) -> Callable[[Make], Make]:
     """Makes an agent known by name to the command line, the API, run directories, presets and figures.
 
-    It decorates `make(config, spaces)`. The arguments are the fields of `AgentEntry`.
+    It decorates `make(config, spaces)`. The arguments are the fields of `AgentEntry`. A `make` that is defined anew, as
+    a notebook's cell does that runs twice, takes the place of the one before.
+
+    Raises:
+        UsageError: if another agent has the name already.
     """
 
     def register(make: Make) -> Make:
+        if name in AGENTS and (other := definition(AGENTS[name].make)) != definition(make):
+            raise UsageError(f"agent {name!r} is registered already, by {other}: choose another name")
+
         @functools.wraps(make)
         def made(config: Any, spaces: Spaces) -> Learner:
             return make(config, spaces)._replace(experience=experience)

@@ -208,8 +208,9 @@ def gradient_estimate(noise: Array, weights: Array) -> Array:
 def update(config: ESConfig, state: ESState, batch: Batch) -> tuple[ESState, dict[str, Array]]:
     """One step of Adam along the estimate, less weight decay; statistics take in the generation's states.
 
-    It reports the norm of the estimate before weight decay, and that of theta after the update. Where no pair differs there is nothing to learn, and theta stays: Adam would turn weight decay alone, however small,
-    into whole steps toward 0.
+    It reports the norm of the estimate before weight decay, and that of theta after the update. Where no pair differs
+    there is nothing to learn, and theta stays: Adam would turn weight decay alone, however small, into whole steps
+    toward 0.
     """
     unflatten = ravel_pytree(state.network)[1]
     gradient = gradient_estimate(batch.noise, batch.weights)

@@ -324,7 +324,7 @@ def atari_game(game: str, env_kwargs: Mapping[str, Any]) -> gym.Env:
 
 
 def atari_source(game: str, env_kwargs: Mapping[str, Any]) -> EnvSource:
-    """Where a loop has a game's emulators from."""
+    """How a loop makes a game's emulators."""
     probe = atari_game(game, env_kwargs)
     probe.close()
     return EnvSource(
@@ -368,4 +368,12 @@ PRESET = Preset(
 )
 """The paper's settings for its games (app. A.1); the number of environments is ours."""
 
-register_family("atari", matches=is_atari, source=atari_source, preset=PRESET)
+register_family(
+    "atari",
+    matches=is_atari,
+    source=atari_source,
+    preset=PRESET,
+    group="Atari, the paper's 21 games; any other of ale-py's works too",
+    members=GAMES,
+    needs=("ale_py", "atari"),
+)

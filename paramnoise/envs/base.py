@@ -30,23 +30,23 @@ class AgentPreset:
     explorations: Mapping[str, Settings] = dataclasses.field(default_factory=dict)
     """Fields of each exploration, by its name."""
     settings_with: Mapping[str, Settings] = dataclasses.field(default_factory=dict)
-    """Fields of the agent's config that go with an exploration, by its name."""
+    """Further fields of the agent's config, by the name of the exploration that they go with."""
 
     def with_exploration(self, name: str) -> dict[str, Any]:
-        """Fields of the agent's config, with an exploration."""
+        """The fields of the agent's config if the exploration of that name acts for it."""
         return {**self.settings, **self.settings_with.get(name, {})}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preset:
-    """The settings that an environment is usually run with; they apply by default, and every field can be overridden."""
+    """Settings that suit an environment: they apply by default, and each of them can be overridden."""
 
     agents: Mapping[str, AgentPreset] = dataclasses.field(default_factory=dict)
     """By the agent's name."""
     run: Settings = dataclasses.field(default_factory=dict)
     """Fields of the run."""
 
-    def of(self, agent: str) -> AgentPreset:
+    def for_agent(self, agent: str) -> AgentPreset:
         """The part for one agent."""
         return self.agents.get(agent, AgentPreset())
 
@@ -69,13 +69,21 @@ class EnvEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Family:
-    """Environments that are told by their names and that Gymnasium does not make."""
+    """Environments that Gymnasium does not make, such as Atari games on a vector of emulators."""
 
     name: str
+    """The family's own."""
     matches: Callable[[str], bool]
+    """Whether a name or an id means an environment of the family."""
     source: Callable[[str, Settings], EnvSource]
-    """An id and its keywords -> where a loop has the environments from."""
+    """An id and its keywords -> how a loop makes the environments."""
     preset: PresetOrRule
+    group: str
+    """What it is listed under by `paramnoise envs`."""
+    members: tuple[str, ...] = ()
+    """Names to list; others may match too."""
+    needs: tuple[str, str] | None = None
+    """A module that may be missing, and the extra that installs it."""
 
 
 ENVS: dict[str, EnvEntry] = {}
@@ -103,7 +111,8 @@ def register_env(
         gymnasium: further arguments of `gymnasium.register`, such as `max_episode_steps`.
     """
     if entry_point is not None:
-        gym.registry.pop(env_id, None)
+        if env_id in ENVS:  # a module or a notebook's cell that runs twice; for any other id Gymnasium warns
+            gym.registry.pop(env_id, None)
         gym.register(env_id, entry_point=entry_point, **gymnasium)
     ENVS[env_id] = EnvEntry(id=env_id, help=help, preset=preset, group=group)
 
@@ -119,9 +128,9 @@ def family_of(env: str) -> Family | None:
 
 
 def preset(env: str, env_kwargs: Settings) -> Preset:
-    """The preset of an environment, in any of its versions; an empty one if there is none."""
+    """The preset of an environment, else that of another version of it; an empty one if there is none."""
     entry: EnvEntry | Family | None = ENVS.get(env) or family_of(env)
-    entry = entry or next((known for known in ENVS.values() if short_name(known.id) == short_name(env)), None)
+    entry = entry or next((known for known in ENVS.values() if _unversioned(known.id) == _unversioned(env)), None)
     if entry is None:
         return Preset()
     return entry.preset if isinstance(entry.preset, Preset) else entry.preset(env_kwargs)
@@ -138,7 +147,16 @@ def env_name(env: EnvLike) -> str:
 
 def short_name(env: str) -> str:
     """An environment's name without namespace and version."""
-    return re.sub(r"-v\d+$", "", env.rpartition("/")[2])
+    return _unversioned(env.rpartition("/")[2])
+
+
+def _unversioned(env: str) -> str:
+    return re.sub(r"-v\d+$", "", env)
+
+
+def env_label(env: str) -> str:
+    """An environment in paths, tables and figures: its id, without the namespace of this package."""
+    return env.removeprefix(NAMESPACE)
 
 
 def env_id(name: str) -> str:

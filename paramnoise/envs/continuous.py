@@ -1,4 +1,4 @@
-"""The paper's continuous tasks: ids and presets of those with dense rewards and of those with sparse ones (app. A.2)."""
+"""The paper's continuous tasks, with dense and with sparse rewards: their ids and presets (app. A.2)."""
 
 from paramnoise.envs.base import NAMESPACE, AgentPreset, Preset, register_env
 

@@ -1,10 +1,10 @@
-"""Pictures of flat worlds, in plain NumPy: filled convex polygons and thick lines."""
+"""Pictures of flat worlds: filled polygons and thick lines."""
 
-import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+from PIL import Image, ImageDraw
 
 Point = tuple[float, float]
 Colour = tuple[int, int, int]
@@ -27,38 +27,25 @@ class Canvas:
 
     def __init__(self, view: View):
         """Makes an empty picture."""
-        self.pixels = np.full((HEIGHT, WIDTH, 3), BACKGROUND, np.uint8)
+        self._image = Image.new("RGB", (WIDTH, HEIGHT), BACKGROUND)
+        self._draw = ImageDraw.Draw(self._image)
         self._scale = WIDTH / view.width
         self._left = view.centre[0] - view.width / 2
         self._top = view.centre[1] + view.width * HEIGHT / WIDTH / 2
 
+    @property
+    def pixels(self) -> np.ndarray:
+        """The picture so far, uint8[HEIGHT, WIDTH, 3]."""
+        return np.array(self._image)
+
     def polygon(self, corners: Iterable[Point], colour: Colour) -> None:
-        """Fills a convex polygon; its corners go around either way."""
-        self._fill(self._to_pixels(corners), colour)
+        """Fills a polygon; its corners go around either way."""
+        self._draw.polygon(self._to_pixels(corners), fill=colour)
 
-    def polyline(self, points: Iterable[Point], colour: Colour, thickness: float = 3.0) -> None:
+    def polyline(self, points: Iterable[Point], colour: Colour, thickness: int = 3) -> None:
         """Draws a line through the points, `thickness` pixels wide."""
-        at = self._to_pixels(points)
-        for start, end in itertools.pairwise(at):
-            along = (end - start) / max(float(np.hypot(*(end - start))), 1e-9) * thickness / 2
-            across = np.array([-along[1], along[0]])
-            tail, head = start - along, end + along  # half a thickness longer, to close the gaps at bends
-            self._fill(np.array([tail - across, head - across, head + across, tail + across]), colour)
+        self._draw.line(self._to_pixels(points), fill=colour, width=thickness, joint="curve")
 
-    def _fill(self, corners: np.ndarray, colour: Colour) -> None:
-        low = np.maximum(np.floor(corners.min(0)).astype(int), 0)
-        high = np.minimum(np.ceil(corners.max(0)).astype(int) + 1, (WIDTH, HEIGHT))
-        if (low >= high).any():
-            return
-        columns = np.arange(low[0], high[0]) + 0.5
-        rows = np.arange(low[1], high[1])[:, None] + 0.5
-        sides = [
-            (end[0] - start[0]) * (rows - start[1]) - (end[1] - start[1]) * (columns - start[0])
-            for start, end in zip(corners, np.roll(corners, -1, axis=0), strict=True)
-        ]
-        inside = np.all(np.greater_equal(sides, 0), axis=0) | np.all(np.less_equal(sides, 0), axis=0)
-        self.pixels[low[1] : high[1], low[0] : high[0]][inside] = colour
-
-    def _to_pixels(self, points: Iterable[Point]) -> np.ndarray:
-        """Points of the world as (column, row)."""
-        return (np.array(list(points), float) - (self._left, self._top)) * (self._scale, -self._scale)
+    def _to_pixels(self, points: Iterable[Point]) -> list[Point]:
+        """Points of the world as (column, row), where whole numbers are the middles of pixels."""
+        return [((x - self._left) * self._scale - 0.5, (self._top - y) * self._scale - 0.5) for x, y in points]

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from paramnoise.envs.base import EnvLike, env_id, env_name, family_of
-from paramnoise.loops.environments import EnvSource
+from paramnoise.loops.environments import EnvSource, MakeEnvs
 from paramnoise.loops.frames import GymFrames, GymStacks
 from paramnoise.loops.vector import VectorEnv
 from paramnoise.validation import UsageError
@@ -38,13 +38,14 @@ def pixel_env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None)
 
 
 def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> EnvSource:
-    """Where a loop has an environment from, whether it shows vectors or images, is Gymnasium's or of a family."""
+    """How a loop makes an environment, be it one of vectors or of images, Gymnasium's or a family's."""
     kwargs = _keywords(env, env_kwargs)
     family = family_of(env_id(env)) if isinstance(env, str) else None
     if family is not None and isinstance(env, str):
         return family.source(env, kwargs)
     probe = _fresh_unchanged(env, kwargs)
-    make_env, make_envs = functools.partial(_fresh, env, kwargs), functools.partial(_vectors, env, kwargs)
+    make_env: Callable[[], gym.Env] = functools.partial(_fresh, env, kwargs)
+    make_envs: MakeEnvs = functools.partial(_vectors, env, kwargs)
     if shows_images(probe.observation_space):
         make_env, make_envs = functools.partial(_stacks, env, kwargs), functools.partial(_frames, env, kwargs)
         made: gym.Env = GymStacks(probe)

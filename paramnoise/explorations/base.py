@@ -13,11 +13,11 @@ import numpy as np
 from jax import Array
 
 from paramnoise.networks.policies import DeterministicPolicy, GreedyPolicy, Policy, StochasticPolicy, VotingPolicy
-from paramnoise.validation import UsageError, did_you_mean
+from paramnoise.validation import UsageError, lookup
 
 
 class HostPolicy(Protocol):
-    """A policy with its arrays in NumPy, as `Exploration.act_on_host` gets it: one for all environments or one for each."""
+    """A policy with its arrays in NumPy, as `act_on_host` gets it; all environments share it, or each has its own."""
 
     is_stochastic: bool
 
@@ -46,13 +46,18 @@ class Exploration:
     """The interface, and its simplest case: act on the clean policy, without state."""
 
     kind: ClassVar[str] = ""
-    """The name on the command line and in results; registration sets it."""
+    """The name on the command line and in results; registration sets it, and before it is that of the class."""
     policies: ClassVar[tuple[type, ...]] = (GreedyPolicy, VotingPolicy, DeterministicPolicy)
     """The types of policy that the strategy can act on."""
     adapt_every: ClassVar[int] = 0
     """Environment steps between two calls of `adapt`; 0: never. Some strategies have it as a field."""
     fixes_episodes: ClassVar[bool] = False
     """Whether an episode's behaviour is decided when it begins, whatever is learned meanwhile."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Gives a subclass a name of its own, so that it does not pass for its parent in a run directory."""
+        super().__init_subclass__(**keywords)
+        cls.kind = cls.__name__
 
     def init(self, policy: Policy, obs: Array) -> Any:
         """The state before the first `begin_episode`; only the shape of `obs`, [num_envs, ...], matters."""
@@ -73,27 +78,31 @@ class Exploration:
         return state
 
     def offsets(self, state: Any) -> Array | None:
-        """On-policy: what each environment's behaviour adds to the flat parameters, [num_envs, parameters], if any."""
+        """What each environment's behaviour adds to the policy's flat parameters, [num_envs, parameters].
+
+        On-policy learners need it to see through the noise. None: the strategy adds nothing.
+        """
         return None
 
     def report(self, state: Any, step: Array) -> dict[str, Array]:
         """What a log should show."""
         return {}
 
-    # The twin of `act` in NumPy, for small networks: a compiled call costs several times what they compute. It is used
-    # where the class that defines `act` defines it too (`has_twin`), so that who overrides `act` is never ignored.
+    # For a small network a compiled call costs several times what the network computes, so a strategy may have a twin
+    # of `act` in NumPy. Loops use the twin only if the class that defines `act` defines it too (`has_twin`): a subclass
+    # that overrides `act` alone is never bypassed.
 
     @property
     def can_act_on_host(self) -> bool:
-        """Whether, with these settings, `act_on_host` does what `act` does; the state must then stay as it is."""
+        """Whether, with these settings, `act_on_host` does what `act` does; `act` must then keep the state as it is."""
         return True
 
     def acting_policy(self, state: Any, policy: Any) -> tuple[Any, bool]:
-        """On the host: the policy that acts, arrays in NumPy, and whether these have an axis of environments."""
+        """The policy that acts, and whether its arrays have a leading axis of environments; all in NumPy."""
         return policy, False
 
     def act_on_host(self, policy: HostPolicy, obs: np.ndarray, noise: HostNoise) -> np.ndarray:
-        """As `act`, of the acting policy, in NumPy; draws come from `noise`."""
+        """As `act`, in NumPy: `policy` is what `acting_policy` returned, and random numbers come from `noise`."""
         values = policy(obs)
         return policy.random(values, noise) if policy.is_stochastic else policy.greedy(values)
 
@@ -105,6 +114,7 @@ def has_twin(exploration: Exploration) -> bool:
 
 
 def _definer(cls: type, name: str) -> type:
+    """The class whose method an object of `cls` uses."""
     return next(base for base in cls.__mro__ if name in vars(base))
 
 
@@ -116,21 +126,34 @@ def register_exploration(name: str) -> Callable[[Strategy], Strategy]:
     """Makes an exploration known by name to the command line, the API, run directories and figures.
 
     Several classes may share a name if they act on different types of policy: an agent finds the one that fits its own.
+    A class that is defined anew, as a notebook's cell does that runs twice, takes the place of the one before.
+
+    Raises:
+        UsageError: if another class has the name already for one of these types of policy.
     """
 
     def register(cls: Strategy) -> Strategy:
-        same = _REGISTERED.setdefault(name, [])
-        for other in same:
-            shared = {policy.__name__ for policy in cls.policies} & {policy.__name__ for policy in other.policies}
-            if shared and other.__qualname__ != cls.__qualname__:
-                raise UsageError(
-                    f"exploration {name!r} is registered already for {', '.join(shared)}: by {other.__name__}"
-                )
-        same[:] = [other for other in same if other.__qualname__ != cls.__qualname__] + [cls]
+        others = [other for other in _REGISTERED.get(name, []) if definition(other) != definition(cls)]
+        for other in others:
+            shared = [policy.__name__ for policy in cls.policies if policy in other.policies]
+            if shared:
+                taken = f"exploration {name!r} is registered already for {', '.join(shared)}"
+                raise UsageError(f"{taken}, by {definition(other)}: choose another name")
+        _REGISTERED[name] = [*others, cls]
         cls.kind = name
         return cls
 
     return register
+
+
+def is_registered(cls: type[Exploration]) -> bool:
+    """Whether the class itself can be found by its name."""
+    return cls in _REGISTERED.get(cls.kind, [])
+
+
+def definition(what: Any) -> str:
+    """Where a class or a function is defined: module and name."""
+    return f"{what.__module__}.{what.__qualname__}"
 
 
 def explorations_for(policy: type) -> list[str]:
@@ -139,14 +162,14 @@ def explorations_for(policy: type) -> list[str]:
 
 
 def find_exploration(name: str, policy: type) -> type[Exploration]:
-    """The exploration of a name that acts on a type of policy, else any of that name.
+    """The exploration of that name for a type of policy.
+
+    If none of that name fits the policy, it is one that does not: `AgentEntry.check_exploration` says what does.
 
     Raises:
         UsageError: if there is none of that name.
     """
-    if name not in _REGISTERED:
-        raise UsageError(f"unknown exploration {name!r}: {did_you_mean(name, _REGISTERED)}")
-    classes = _REGISTERED[name]
+    classes = lookup("exploration", name, _REGISTERED)
     return next((cls for cls in classes if policy in cls.policies), classes[0])
 
 

@@ -23,9 +23,9 @@ class OnPolicyNoiseState(NamedTuple):
     offsets: Array
     """What the episode of each environment adds to the flat parameters, [num_envs, parameters]."""
     obs: Array
-    """States of the batch before, which new noise is measured on, [states, ...]."""
+    """States of the last batch, [states, ...]; new noise is measured on them."""
     has_obs: Array
-    """Whether there was a batch before; without one there is no noise."""
+    """Whether there was a batch; before the first one there is no noise."""
     scale: parameter_noise.Scale
     distance: Array
     """The last KL(perturbed || clean): of the last noise, or of the last probe if sigma is adapted; NaN before."""
@@ -38,9 +38,10 @@ class OnPolicyNoiseState(NamedTuple):
 @register_exploration("parameter")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OnPolicyParameterNoise(Exploration):
-    """Parameter noise that acts on a stochastic policy and stays an offset, so that the learner can see through it.
+    """Parameter noise for a stochastic policy: an offset of its parameters, one for each episode.
 
-    The behaviour of an episode is always the policy of now plus the episode's own offset.
+    The behaviour of an episode is always the current policy plus the episode's own offset. The learner gets the offset
+    with the episode, and so it can improve the policy below the noise.
     """
 
     policies: ClassVar[tuple[type, ...]] = (StochasticPolicy,)
@@ -53,7 +54,7 @@ class OnPolicyParameterNoise(Exploration):
     sigma: float = 0.01
     """The standard deviation of the noise before it is scaled, or before the first adaptation; 0: no noise."""
     max_states: int = 100
-    """States of the batch before that noise is measured on, evenly spread over it."""
+    """States of the last batch on which noise is measured; they are evenly spread over it."""
     damping: float = 1e-5
     """Natural steps: added to the diagonal of the Fisher matrix."""
     cg_steps: int = 10
@@ -65,7 +66,7 @@ class OnPolicyParameterNoise(Exploration):
     alpha: float = 1.01
     """Adaptive scaling: the factor by which one adaptation changes sigma."""
     adapt_every: int = 50  # type: ignore[misc]  # a field here, a constant elsewhere
-    """Adaptive scaling: environment steps per adaptation; those of a batch come together after it."""
+    """Adaptive scaling: environment steps per adaptation; all the adaptations of a batch happen after the batch."""
     perturb_log_std: bool = False
     """Perturb the standard deviations of a Gaussian policy too."""
 
@@ -74,8 +75,8 @@ class OnPolicyParameterNoise(Exploration):
         require(self.scaling in allowed, "scaling", repr(self.scaling), f"one of {', '.join(allowed)}")
         require(self.delta > 0, "delta", self.delta, "above 0")
         require(self.sigma >= 0, "sigma", self.sigma, "at least 0")
-        adapts_0 = self.scaling == "adaptive" and self.sigma == 0
-        require(not adapts_0, "sigma", self.sigma, "above 0 with adaptive scaling, which only multiplies it")
+        stays_0 = self.scaling == "adaptive" and self.sigma == 0
+        require(not stays_0, "sigma", self.sigma, "above 0 with adaptive scaling, which only multiplies it")
         require(self.damping >= 0, "damping", self.damping, "at least 0")
         require(0 < self.shrinkage < 1, "shrinkage", self.shrinkage, "above 0 and below 1")
         require(self.alpha > 1, "alpha", self.alpha, "above 1")
@@ -83,15 +84,15 @@ class OnPolicyParameterNoise(Exploration):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
 
     def init(self, policy: Policy, obs: Array) -> OnPolicyNoiseState:
-        none = jnp.int32(0)
+        zero = jnp.int32(0)
         return OnPolicyNoiseState(
             offsets=jnp.zeros((obs.shape[0], ravel_pytree(policy)[0].size)),
             obs=jnp.zeros((self.max_states, *obs.shape[1:]), obs.dtype),
             has_obs=jnp.bool_(False),
             scale=parameter_noise.initial_scale(self.sigma),
             distance=jnp.float32(jnp.nan),
-            sampled=none,
-            failed=none,
+            sampled=zero,
+            failed=zero,
         )
 
     def begin_episode(
@@ -151,7 +152,10 @@ class OnPolicyParameterNoise(Exploration):
     def adapt(
         self, key: Array, state: OnPolicyNoiseState, policy: Policy, obs: Array, step: Array
     ) -> OnPolicyNoiseState:
-        """Takes note of the states of a batch, [batch, ...], after the policy was improved on it; adapts sigma."""
+        """Keeps some states of a batch, [batch, ...], for the noise of the next one, and adapts sigma on them.
+
+        It follows the update on that batch: `policy` is the improved one.
+        """
         spread = jnp.linspace(0, obs.shape[0] - 1, self.max_states).astype(jnp.int32)
         state = state._replace(obs=obs[spread], has_obs=jnp.bool_(True))
         if self.scaling != "adaptive":

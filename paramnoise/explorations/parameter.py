@@ -51,7 +51,7 @@ class ParameterNoise(Exploration):
     epsilon: float = 0.0
     """The probability of a random action on top of the noise (0.01 on Atari)."""
     max_age: int | None = None
-    """Steps after which a policy is sampled anew within an episode; None: never."""
+    """Steps of an environment after which its policy is sampled anew within an episode; None: never."""
     epsilon_start: float = 1.0
     """With no delta: the epsilon that delta matches at the first step."""
     epsilon_end: float = 0.1

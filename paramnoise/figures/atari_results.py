@@ -4,9 +4,9 @@ import csv
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from paramnoise.envs.atari import frames_of
-from paramnoise.figures.atari import Score
 from paramnoise.figures.curve_results import Point
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.runs.directory import csv_text
@@ -14,6 +14,20 @@ from paramnoise.validation import UsageError
 
 CURVE_COLUMNS = ("env", "algorithm", "exploration", "seed", "step", "frames", "return")
 SCORE_COLUMNS = ("env", "exploration", "seed", "step", "frames", "episodes", "mean", "median")
+
+
+class Score(NamedTuple):
+    """A noise-free evaluation of one run: a row of scores.csv."""
+
+    env: str
+    exploration: str
+    """The method."""
+    seed: int
+    step: int
+    episodes: int
+    """Games of the evaluation."""
+    mean: float
+    median: float
 
 
 def write_curves(points: Iterable[Point], path: Path) -> None:

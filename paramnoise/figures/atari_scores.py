@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from paramnoise.envs.atari import frames_of
-from paramnoise.figures.atari import ATARI, Score
+from paramnoise.figures.atari_results import Score
+from paramnoise.figures.base import Method
 from paramnoise.figures.curve_results import Point
 from paramnoise.figures.curve_summary import WIDTH, compare
 from paramnoise.runs.checkpoint import write_atomically
@@ -75,10 +76,10 @@ class Row(NamedTuple):
     published: Published | None
 
 
-def rows(scores: Iterable[Score]) -> list[Row]:
+def rows(scores: Iterable[Score], methods: Sequence[Method]) -> list[Row]:
     """The games in the order in which they come; one whose runs have no evaluation at a common step is left out."""
     points = [Point(s.env, "dqn", s.exploration, s.seed, s.step, s.median) for s in scores]
-    names = [method.exploration for method in ATARI.methods]
+    names = [method.exploration for method in methods]
     return [
         Row(
             env,
@@ -92,10 +93,10 @@ def rows(scores: Iterable[Score]) -> list[Row]:
     ]
 
 
-def report(scores: Sequence[Score], path: Path) -> None:
+def report(scores: Sequence[Score], methods: Sequence[Method], path: Path) -> None:
     """Prints the table, and writes it to `path` as Markdown."""
-    found = rows(scores)
-    header, lines = _header(), [_cells(row) for row in found]
+    found = rows(scores, methods)
+    header, lines = _header(methods), [_cells(row) for row in found]
     # Where a name may be broken: a table has little room for it.
     broken = [name.replace("-greedy", "- greedy").replace("-two-heads", ", two heads") for name in header]
     table = Table(*broken, title="Noise-free scores: median over seeds of an evaluation's median game")
@@ -120,8 +121,8 @@ NOTE = (
 )
 
 
-def _header() -> list[str]:
-    ours = [f"ours: {method.exploration}" for method in ATARI.methods]
+def _header(methods: Sequence[Method]) -> list[str]:
+    ours = [f"ours: {method.exploration}" for method in methods]
     paper = [
         f"paper: ES, {_millions(ES_FRAMES)}",
         f"paper: epsilon-greedy, {_millions(DQN_FRAMES)}",

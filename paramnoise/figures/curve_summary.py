@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from paramnoise.envs.base import NAMESPACE
+from paramnoise.envs.base import env_label
 from paramnoise.figures.curve_results import Point
 from paramnoise.figures.statistics import (
     CONFIDENCE,
@@ -157,7 +157,7 @@ def _table(summaries: Iterable[Summary], together: dict[str, Estimate]) -> Table
     for row in summaries:
         cut = f" of {row.last_step:,}" if row.step < row.last_step else ""
         table.add_row(
-            row.env.removeprefix(NAMESPACE),
+            env_label(row.env),
             row.exploration,
             f"{row.step:,}{cut}",
             _text(Estimate(row.median, row.q25, row.q75)),

@@ -1,7 +1,8 @@
 """The figures, drawn from results.csv alone."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import matplotlib
 
@@ -12,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
-from paramnoise.envs.base import NAMESPACE
-from paramnoise.figures.chain import CHAIN, Outcome, medians
+from paramnoise.envs.base import env_label
+from paramnoise.figures.base import Method
+from paramnoise.figures.chain_results import Outcome, medians
 from paramnoise.figures.curve_results import Band, Point, bands
-from paramnoise.figures.learning_curves import CurveFigure
 from paramnoise.figures.sample_efficiency import Reach, aligned, reaches
 
 COLUMNS = 4
@@ -23,10 +24,10 @@ COLUMNS = 4
 SOLVED, UNSOLVED = "tab:green", "tab:blue"
 
 
-def plot_chain(outcomes: list[Outcome], path: Path) -> None:
+def plot_chain(outcomes: list[Outcome], methods: Sequence[Method], path: Path) -> None:
     """Median episodes until solved against the chain's length, one panel per method (fig. "chain-plot")."""
     present = {outcome.exploration for outcome in outcomes}
-    methods = [method for method in CHAIN.methods if method.exploration in present]
+    methods = [method for method in methods if method.exploration in present]
     figure, axes = plt.subplots(
         1, len(methods), figsize=(3.6 * len(methods), 3.2), sharex=True, sharey=True, squeeze=False
     )
@@ -58,8 +59,28 @@ def plot_chain(outcomes: list[Outcome], path: Path) -> None:
     _save(figure, path)
 
 
+class Lines(Protocol):
+    """What a figure of learning curves says of its lines and its x axis."""
+
+    @property
+    def methods(self) -> Sequence[Method]:
+        """A line each."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Environment steps in one unit of the x axis."""
+
+
+class LinesToReturns(Lines, Protocol):
+    """What a figure says of returns to be reached, too."""
+
+    @property
+    def thresholds(self) -> Mapping[str, tuple[float, ...]]:
+        """The returns, by task."""
+
+
 def plot_learning_curves(
-    drawn: CurveFigure,
+    drawn: Lines,
     points: list[Point],
     path: Path,
     *,
@@ -77,13 +98,13 @@ def plot_learning_curves(
                 _draw_line(axis, own[method.exploration], drawn.steps_per_epoch, f"C{colour}", method.label)
         seeds = sorted({max(band.seeds for band in line) for line in own.values()})
         counted = f"{seeds[0]} seed{'s' * (seeds[0] > 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
-        axis.set_title(f"{env.removeprefix(NAMESPACE)} ({counted})", fontsize=10)
+        axis.set_title(f"{env_label(env)} ({counted})", fontsize=10)
         axis.set_xlabel(x_label or f"epoch ({drawn.steps_per_epoch:,} steps)")
         axis.grid(color="0.93")
     _finish(figure, axes, path, y_label)
 
 
-def plot_sample_efficiency(drawn: CurveFigure, points: list[Point], path: Path) -> None:
+def plot_sample_efficiency(drawn: LinesToReturns, points: list[Point], path: Path) -> None:
     """As `plot_learning_curves`, against steps on a log axis; a dot on a dashed line is a seed that has reached it."""
     envs = list(dict.fromkeys(point.env for point in points))
     figure, axes = _panels(len(envs))
@@ -96,7 +117,7 @@ def plot_sample_efficiency(drawn: CurveFigure, points: list[Point], path: Path) 
         for threshold in drawn.thresholds.get(env, ()):
             axis.axhline(threshold, color="0.4", linestyle="--", linewidth=0.8, zorder=1)
         axis.set_xscale("log")
-        axis.set_title(env.removeprefix(NAMESPACE), fontsize=10)
+        axis.set_title(env_label(env), fontsize=10)
         axis.set_xlabel("environment steps")
         axis.grid(color="0.93")
     _finish(figure, axes, path)

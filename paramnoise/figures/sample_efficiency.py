@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from paramnoise.envs.base import NAMESPACE
+from paramnoise.envs.base import env_label
 from paramnoise.figures.curve_results import Point
 from paramnoise.figures.curve_summary import WIDTH
 from paramnoise.runs.checkpoint import write_atomically
@@ -215,7 +215,7 @@ def _table(rows: Iterable[Efficiency]) -> Table:
         column.justify = "right"
     for row in rows:
         table.add_row(
-            row.env.removeprefix(NAMESPACE),
+            env_label(row.env),
             f"{row.threshold:g}",
             row.algorithm,
             f"not within {row.within:,}" if math.isinf(row.steps) else f"{row.steps:,.0f}",

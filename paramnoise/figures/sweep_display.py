@@ -1,77 +1,56 @@
-"""What a sweep shows: a live table of its runs on a terminal, plain lines elsewhere."""
+"""What a sweep shows: a live table of its pieces on a terminal, plain lines elsewhere."""
 
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from paramnoise.figures.learning_curves import Progress
+from paramnoise.figures.pieces import Piece, Progress
 from paramnoise.parallel.sweep import Event
-from paramnoise.runs.config import RunConfig
 
 LINE_SECONDS = 60.0
 """Where there is no terminal, the time between two lines on the whole sweep."""
 
 
-class Shown(Protocol):
-    """A piece of a sweep: a run, or several that run together."""
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-
-    @property
-    def config(self) -> RunConfig:
-        """What is run."""
-
-    def steps_done(self) -> int:
-        """The steps of it on disk."""
-
-    def summary(self) -> dict[str, Any] | None:
-        """What came out, if it ended."""
-
-
 class SweepDisplay:
     """Follows the events of a sweep."""
 
-    def __init__(self, title: str, runs: Sequence[Shown], todo: Sequence[Shown], console: Console):
-        """Begins to follow `runs`, of which `todo` are not finished yet."""
-        self._title, self._total, self._console = title, len(runs), console
-        self._waiting = {run.name: run.config.steps - run.steps_done() for run in todo}
-        self._running: dict[str, tuple[Shown, Progress | None]] = {}
-        self.finished = len(runs) - len(todo)
+    def __init__(self, title: str, pieces: Sequence[Piece], todo: Sequence[Piece], console: Console):
+        """Begins to follow `pieces`, of which `todo` are not finished yet."""
+        self._title, self._total, self._console = title, len(pieces), console
+        self._waiting = {piece.name: piece.steps - piece.steps_done() for piece in todo}
+        self._running: dict[str, tuple[Piece, Progress | None]] = {}
+        self.finished = len(pieces) - len(todo)
         self.failures: dict[str, str] = {}
         self._last_line = time.monotonic()
 
     def follow(self, event: Event) -> None:
         """Takes an event in, and prints a line if it is worth one."""
-        run: Shown = event.task
+        piece: Piece = event.task
         if event.state == "started":
-            del self._waiting[run.name]
-            self._running[run.name] = (run, None)
+            del self._waiting[piece.name]
+            self._running[piece.name] = (piece, None)
         elif event.state == "progress":
-            self._running[run.name] = (run, event.detail)
+            self._running[piece.name] = (piece, event.detail)
             self._heartbeat()
         else:
-            del self._running[run.name]
-            self._ended(run, event)
+            del self._running[piece.name]
+            self._ended(piece, event)
 
-    def _ended(self, run: Shown, event: Event) -> None:
+    def _ended(self, piece: Piece, event: Event) -> None:
         if event.state == "finished":
             self.finished += 1
-            summary = run.summary() or {}
-            outcome = f"return {summary['final_eval_return_mean']:.1f} after {summary['steps']:,} steps"
+            outcome = piece.result()
         elif event.state == "failed":
-            self.failures[run.name] = outcome = f"failed: {event.detail}"
+            self.failures[piece.name] = outcome = f"failed: {event.detail}"
         else:
-            outcome = f"stopped after {(run.summary() or {}).get('steps', 0):,} steps"
+            outcome = f"stopped after {piece.stopped_after():,} steps"
         ended = self.finished + len(self.failures)
         self._console.print(
-            f"[{ended}/{self._total}] {run.name}: {outcome}", markup=False, highlight=False, soft_wrap=True
+            f"[{ended}/{self._total}] {piece.name}: {outcome}", markup=False, highlight=False, soft_wrap=True
         )
 
     def _heartbeat(self) -> None:
@@ -81,10 +60,10 @@ class SweepDisplay:
 
     def _headline(self) -> str:
         running = list(self._running.values())  # a copy, since the table is drawn by a thread of its own
-        heard = [(run, progress) for run, progress in running if progress is not None]
+        heard = [(piece, progress) for piece, progress in running if progress is not None]
         rate = sum(progress.steps_per_second for _, progress in heard)
-        left = sum(list(self._waiting.values())) + sum(run.config.steps for run, progress in running if not progress)
-        left += sum(run.config.steps - progress.step for run, progress in heard)
+        left = sum(list(self._waiting.values())) + sum(piece.steps for piece, progress in running if not progress)
+        left += sum(piece.steps - progress.step for piece, progress in heard)
         failed = f", {len(self.failures)} failed" if self.failures else ""
         return (
             f"{self._title}: {self.finished} of {self._total} finished{failed}, {len(running)} running, "
@@ -92,20 +71,19 @@ class SweepDisplay:
         )
 
     def table(self) -> Table:
-        """The runs that are running now, under the state of the whole."""
+        """The pieces that are running now, under the state of the whole."""
         table = Table(title=self._headline(), title_justify="left")
         table.add_column("run")
         for name in ("state", "step", "of", "return", "steps/s", "left"):
             table.add_column(name, justify="right")
-        for run, progress in list(self._running.values()):
-            steps = run.config.steps
+        for piece, progress in list(self._running.values()):
             if progress is None:
-                table.add_row(run.name, "starting", "", f"{steps:,}")
+                table.add_row(piece.name, "starting", "", f"{piece.steps:,}")
                 continue
             value = "" if progress.value is None else f"{progress.value:.1f}"
             rate = progress.steps_per_second
-            left = duration(steps - progress.step, rate)
-            table.add_row(run.name, "running", f"{progress.step:,}", f"{steps:,}", value, f"{rate:,.0f}", left)
+            left = duration(piece.steps - progress.step, rate)
+            table.add_row(piece.name, "running", f"{progress.step:,}", f"{piece.steps:,}", value, f"{rate:,.0f}", left)
         return table
 
 
@@ -118,10 +96,10 @@ def duration(steps: int, steps_per_second: float) -> str:
 
 
 @contextlib.contextmanager
-def sweep_display(title: str, runs: Sequence[Shown], todo: Sequence[Shown]) -> Iterator[SweepDisplay]:
+def sweep_display(title: str, pieces: Sequence[Piece], todo: Sequence[Piece]) -> Iterator[SweepDisplay]:
     """Shows a sweep while it runs."""
     console = Console()
-    display = SweepDisplay(title, runs, todo, console)
+    display = SweepDisplay(title, pieces, todo, console)
     if not console.is_terminal:
         yield display
         return

@@ -97,9 +97,9 @@ class CompiledLoop:
         self.state, rows = self._call(evaluations, self.state)
         return jax.tree.map(np.asarray, rows)
 
-    def policy(self, index: int) -> Policy:
+    def policy(self, member: int = 0) -> Policy:
         """The clean policy of one of the seeds."""
-        return self.learner.policy(jax.tree.map(lambda leaf: leaf[index], self.state.train.learner))
+        return self.learner.policy(jax.tree.map(lambda leaf: leaf[member], self.state.train.learner))
 
 
 def _init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int, key: Array) -> LoopState:

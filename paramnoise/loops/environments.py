@@ -79,7 +79,7 @@ class MakeEnvs(Protocol):
 
 
 class EnvSource(NamedTuple):
-    """Where a loop has its environments from."""
+    """How a loop makes its environments."""
 
     make_env: Callable[[], gym.Env]
     """Makes one, which shows what an agent sees."""

@@ -15,6 +15,8 @@ from paramnoise.validation import RunError
 
 EVALUATION_STREAM = 1_000_003
 """Keeps the seeds of evaluation episodes apart from those of training."""
+Watch = Callable[[np.ndarray, np.ndarray], None]
+"""What each environment shows, and whether its episode goes on."""
 
 
 class Progress:
@@ -74,7 +76,7 @@ class Evaluator:
         episodes: int,
         *,
         has_axis: bool,
-        watch: Callable[[np.ndarray], None] | None = None,
+        watch: Watch | None = None,
     ) -> np.ndarray:
         """The returns of so many episodes of each seed, [seeds, episodes]; the seeds decide them.
 
@@ -83,14 +85,15 @@ class Evaluator:
             seeds: one for each training seed.
             episodes: how many of each.
             has_axis: whether the policy has a leading axis of training seeds.
-            watch: sees what all environments show, until the first episode of a seed ends.
+            watch: sees every step.
         """
         seeds = [EVALUATION_STREAM + seed for seed in seeds]
         shape = (len(seeds), episodes)
         if self._envs is None or self._made_for != shape:
             self.close()
             self._envs, self._made_for = self._make_envs(seeds, episodes, trains=False), shape
-        act = functools.partial(_noise_free, *_flattened(policies), has_axis)
+        leaves, structure = jax.tree.flatten(policies)
+        act = functools.partial(_noise_free, leaves, structure, has_axis)
         return first_returns(act, self._envs, seeds, shape, self._max_steps, watch)
 
     def close(self) -> None:
@@ -106,7 +109,7 @@ def first_returns(
     seeds: Sequence[int],
     shape: tuple[int, int],
     max_steps: int,
-    watch: Callable[[np.ndarray], None] | None = None,
+    watch: Watch | None = None,
 ) -> np.ndarray:
     """The return of the first episode, or of its first `max_steps` steps, in each environment, of a given shape."""
     obs, resets = envs.restart(seeds), np.ones(envs.num_envs, bool)
@@ -114,8 +117,8 @@ def first_returns(
     stacks = Stacks((*shape, *observation)) if len(observation) == 3 else None
     returns, running = np.zeros(envs.num_envs), np.ones(envs.num_envs, bool)
     for _ in range(max_steps):
-        if watch is not None and running[:: shape[1]].all():
-            watch(obs)
+        if watch is not None:
+            watch(obs, running)
         shown: Any = obs
         if stacks is not None:
             shown = stacks.see(obs.reshape(*shape, *obs.shape[1:]), resets.reshape(shape))
@@ -133,10 +136,6 @@ def first_returns(
 def _noise_free(leaves: list[Array], structure: Any, has_axis: bool, obs: Array) -> Array:
     policy = jax.tree.unflatten(structure, leaves)
     return jax.vmap(noise_free_actions)(policy, obs) if has_axis else noise_free_actions(policy, obs)
-
-
-def _flattened(policy: Policy) -> tuple[list[Array], Any]:
-    return jax.tree.flatten(policy)
 
 
 def first_columns(step: int, episodes: int, returns: np.ndarray, ended: Sequence[float]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The host loop: environments that live outside, such as Gymnasium's, for any agent and any kind of experience.
 
-It decides when to evaluate and what a row of progress holds. How environments are stepped and learned from is `Stepping`
-or, for an agent whose experience is returns, `Population`; both are collectors.
+It decides when to evaluate and what a row of progress holds. A collector steps the environments and lets the agent
+learn: `Stepping`, or `Population` for an agent whose experience is returns.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from paramnoise.agents.base import Learner
 from paramnoise.explorations.base import Exploration
 from paramnoise.loops.environments import EnvSource
-from paramnoise.loops.evaluation import EVALUATION_STREAM, Evaluator, Progress, first_columns
+from paramnoise.loops.evaluation import EVALUATION_STREAM, Evaluator, Progress, Watch, first_columns
 from paramnoise.loops.population import Population
 from paramnoise.loops.stepping import Stepping
 from paramnoise.networks.policies import Policy
@@ -26,7 +26,7 @@ class Collector(Protocol):
 
     @property
     def policies(self) -> Policy:
-        """The clean policy as learned so far; with a leading axis where several seeds train side by side."""
+        """The clean policy as learned so far; where agents see frames, with a leading axis of seeds."""
 
     def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool]) -> bool:
         """Collects a piece of experience and does the learning that is due; False if it was asked to stop midway."""
@@ -81,7 +81,7 @@ class HostLoop:
         self.learner, self.exploration, self.seeds = learner, exploration, tuple(seeds)
         self._log_every = log_every
         self._evaluator = Evaluator(source.make_envs, eval_max_steps)
-        self._has_axis = learner.experience == "replay" and learner.spaces.shows_frames
+        self._has_axis = learner.spaces.shows_frames
         self.collector: Collector
         if learner.experience == "returns":
             self.collector = Population(learner, source.make_env, self.seeds[0], num_envs, eval_max_steps)
@@ -135,16 +135,14 @@ class HostLoop:
         policies = self.collector.policies
         return jax.tree.map(lambda leaf: leaf[member], policies) if self._has_axis else policies
 
-    def evaluate(
-        self, episodes: int, seed: int, member: int = 0, watch: Callable[[np.ndarray], None] | None = None
-    ) -> np.ndarray:
+    def evaluate(self, episodes: int, seed: int, member: int = 0, watch: Watch | None = None) -> np.ndarray:
         """The returns of noise-free episodes of one of the seeds, on environments of their own, [episodes].
 
-        `watch` sees what the first episode shows, step by step.
+        `watch` sees what the episodes show, step by step, and which of them go on.
         """
-        place = member * episodes
-        watch_first = None if watch is None else lambda shown: watch(shown[place])
-        return self._returns(episodes, [seed] * len(self.seeds), watch_first)[member]
+        own = slice(member * episodes, (member + 1) * episodes)
+        watch_own = None if watch is None else lambda shown, running: watch(shown[own], running[own])
+        return self._returns(episodes, [seed] * len(self.seeds), watch_own)[member]
 
     def state(self, member: int = 0) -> Any:
         """The state of training of one of the seeds."""
@@ -165,9 +163,7 @@ class HostLoop:
         self.collector.close()
         self._evaluator.close()
 
-    def _returns(
-        self, episodes: int, seeds: Sequence[int], watch: Callable[[np.ndarray], None] | None = None
-    ) -> np.ndarray:
+    def _returns(self, episodes: int, seeds: Sequence[int], watch: Watch | None = None) -> np.ndarray:
         policies = self.collector.policies
         return self._evaluator.returns(policies, seeds, episodes, has_axis=self._has_axis, watch=watch)
 
@@ -181,5 +177,8 @@ class HostLoop:
         if eval_episodes:
             returns = self._returns(eval_episodes, [EVALUATION_STREAM * seed + self.step for seed in self.seeds])
         ended, progress.ended = progress.ended, [[] for _ in self.seeds]
-        counts = zip(progress.episodes, returns, ended, self.collector.columns(), strict=True)
-        return [{**first_columns(self.step, int(count), *first), **columns} for count, *first, columns in counts]
+        columns = self.collector.columns()
+        return [
+            {**first_columns(self.step, int(progress.episodes[i]), returns[i], ended[i]), **columns[i]}
+            for i in range(len(self.seeds))
+        ]

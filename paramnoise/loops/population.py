@@ -52,8 +52,9 @@ class Population:
 
     @property
     def policies(self) -> Policy:
-        """The unperturbed policy."""
-        return self.learner.policy(self._state.learner)
+        """The unperturbed policy; where it sees frames, with a leading axis of one seed."""
+        policy = self.learner.policy(self._state.learner)
+        return jax.tree.map(lambda leaf: leaf[None], policy) if self.learner.spaces.shows_frames else policy
 
     def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool]) -> bool:
         """One generation, and the update on its returns; if it was asked to stop the generation at hand is dropped."""

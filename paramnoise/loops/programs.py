@@ -18,14 +18,13 @@ from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ADAPT, key_at
 from paramnoise.loops import step as steps
 from paramnoise.loops.fast.packing import FlatVectors, Leaves, Packing
+from paramnoise.loops.feeds import Feed
 from paramnoise.loops.step import Behaviour, Losses, TrainState
 from paramnoise.networks.policies import Policy
 
 Packed = list[Any]
 News = dict[int, Array]
 """What a call changed of a packed state, by place."""
-Learn = Callable[..., TrainState]
-"""A variant (static), a state of training, what a feed took -> the state after."""
 
 
 def merge(packed: Packed, news: News) -> Packed:
@@ -40,23 +39,36 @@ class Programs:
     """
 
     def __init__(
-        self, learner: Learner, exploration: Exploration, state: TrainState, obs: Any, learn: Learn, seeds: int | None
+        self,
+        learner: Learner,
+        exploration: Exploration,
+        feed: Feed,
+        key: Array,
+        obs: jax.ShapeDtypeStruct,
+        seeds: int | None,
     ):
-        """Takes the layout from a state of training of one seed.
+        """Takes the layout from the first state of one seed.
 
         Args:
             learner: the agent.
             exploration: its exploration.
-            state: arrays, or their shapes, of one seed.
-            obs: what its environments show, or the shape of it.
-            learn: a feed's.
+            feed: what is learned from.
+            key: any seed's.
+            obs: the shape of what its environments show.
             seeds: how many train side by side; None: one, without an axis for it, as flat vectors.
         """
-        self._learner, self._exploration, self._seeds, self._learn = learner, exploration, seeds, learn
+        self._learner, self._exploration, self._seeds, self._learn = learner, exploration, seeds, feed.learn
         self.is_flat = seeds is None
+
+        def init(key: Array) -> TrainState:
+            return feed.init(key, jnp.zeros(obs.shape, obs.dtype))
+
+        state = jax.eval_shape(init, key)
+        self.policy_shape: Any = jax.eval_shape(learner.policy, state.learner)
+        self.init = self._over_seeds(init, (0,))
         pack: type[Packing] = FlatVectors if self.is_flat else Leaves
         self.learned, self.explored = pack((state.learner, state.losses)), pack(state.exploration)
-        self._policy = pack(jax.eval_shape(learner.policy, state.learner))
+        self._policy = pack(self.policy_shape)
         self.loss_names = tuple(state.losses.total)
         self._adapted = self._changed_by_adapting(state, obs)
         self._own = self._kept_by_environment(state, obs)
@@ -84,6 +96,12 @@ class Programs:
     def policy(self, source: Packed) -> Policy:
         """The clean policy of a source, of one seed."""
         return self._policy.unpack(source) if self.is_flat else self._learner.policy(self.learned.unpack(source)[0])
+
+    def policies(self, learned: Packed, explored: Packed) -> Policy:
+        """The clean policy of what was learned; with an axis of seeds where there is one."""
+        if self.is_flat:  # one compiled call, in place of dozens of slices
+            return self._learner.policy(self.unpack(learned, explored)[0])
+        return self._learner.policy(self.learned.unpack(learned)[0])
 
     def _pack(self, learner: Any, losses: Losses, explored: Any) -> tuple[Packed, Packed, Packed]:
         """What was learned, the state of exploration, and the source of the policy."""

@@ -1,4 +1,4 @@
-"""Gymnasium environments stepped together: the one place where an episode's end and the next one's start are handled."""
+"""Gymnasium environments stepped together: the one place that handles an episode's end and the next one's start."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from paramnoise.loops.environments import Environments, EnvSource, EnvStep
-from paramnoise.validation import RunError
+from paramnoise.validation import RunError, require
 
 
 class VectorEnv(Environments):
@@ -21,6 +21,7 @@ class VectorEnv(Environments):
 
     def __init__(self, make_env: Callable[[], gym.Env], num_envs: int, seeds: Sequence[int]):
         """Makes `num_envs` environments of each seed; `restart` starts their first episodes."""
+        require(bool(seeds) and min(seeds) >= 0, "seeds", seeds, "at least 0, one or several")
         self._envs = [make_env() for _ in range(num_envs * len(seeds))]
         self.num_envs = len(self._envs)
         self.observation_space = self._envs[0].observation_space
@@ -30,7 +31,8 @@ class VectorEnv(Environments):
         self._places = [(seed, i) for seed in seeds for i in range(num_envs)]
         self._episode = np.zeros(self.num_envs, np.int64)
         self._taken: list[list[np.ndarray]] = [[] for _ in self._envs]
-        self._actions, self._where = np.zeros(0), None
+        self._actions = np.zeros(0)
+        self._where: np.ndarray | None = None
 
     def restart(self, seeds: Sequence[int] | None = None) -> np.ndarray:
         """Starts the first episode of every environment, with other seeds if any are given."""

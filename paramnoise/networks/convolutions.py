@@ -165,7 +165,7 @@ def check_layers(layers: Sequence[Layer]) -> None:
     require(len(layers) >= 1, "convolutions", layers, "at least one layer")
 
 
-def check_frames(frame_shape: tuple[int, int], layers: Sequence[Layer]) -> None:
+def check_frames(frame_shape: Sequence[int], layers: Sequence[Layer]) -> None:
     """Raises UsageError if frames of that height and width are too small."""
     if not output_size(frame_shape, layers):
         raise UsageError(f"frames of {frame_shape} are too small for convolutions {tuple(layers)}")
@@ -176,7 +176,7 @@ def output_length(length: int, size: int, stride: int) -> int:
     return (length - size) // stride + 1
 
 
-def output_size(frame_shape: tuple[int, int], layers: Sequence[Layer]) -> int:
+def output_size(frame_shape: Sequence[int], layers: Sequence[Layer]) -> int:
     """The number of features of a frame of that height and width; at most 0 if the layers do not fit into it."""
     height, width = frame_shape
     for _, size, stride in layers:

@@ -67,7 +67,7 @@ class PixelQNetwork(eqx.Module):
 
     def __init__(
         self,
-        stack_shape: tuple[int, int, int],
+        stack_shape: Sequence[int],
         layers: Sequence[Layer],
         hidden_sizes: Sequence[int],
         num_actions: int,

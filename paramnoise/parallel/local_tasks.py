@@ -1,16 +1,14 @@
 """Worker processes that each hold an object of their own: a message goes out to all of them, then tasks one by one."""
 
-import multiprocessing
 import multiprocessing.connection
-import os
 import pickle
 import signal
 from collections.abc import Callable, Generator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-import jax
-
+from paramnoise.parallel.process import compute_on_cpu, one_line
+from paramnoise.parallel.worker import Worker, WorkerDied
 from paramnoise.validation import RunError, UsageError
 
 POLL_SECONDS = 0.1
@@ -25,7 +23,7 @@ class LocalTasks:
     def __init__(self, make: Callable[[], Work], workers: int):
         """Checks that what makes a worker's object can be sent; no process is started yet."""
         self._make, self._workers = _sendable(make), workers
-        self._pool: list[_Worker] = []
+        self._pool: list[Worker] = []
 
     def run(self, message: Any, tasks: Sequence[Any]) -> Generator[list[Any]]:
         """Does the tasks, in any order; yields now and then the results of those that ended.
@@ -36,13 +34,13 @@ class LocalTasks:
         packed = pickle.dumps(("message", message))  # once for all workers
         whole = False
         try:
-            self._pool = self._pool or [_Worker(self._make) for _ in range(self._workers)]
+            self._pool = self._pool or [Worker(_serve, self._make) for _ in range(self._workers)]
             for worker in self._pool:
-                worker.send(packed)
+                _send(worker, packed)
             busy = {worker.connection: worker for worker in self._pool if _give(worker, waiting)}
             while busy:
                 ready: Any = multiprocessing.connection.wait(list(busy), POLL_SECONDS)
-                answers = [(busy[connection], busy[connection].answer()) for connection in ready]
+                answers = [(busy[connection], _answer(busy[connection])) for connection in ready]
                 for worker, _ in answers:
                     if not _give(worker, waiting):
                         del busy[worker.connection]
@@ -53,55 +51,34 @@ class LocalTasks:
                 self.close()
 
     def close(self) -> None:
-        """Ends the processes, whatever they are at."""
+        """Ends the processes, whatever they are at: they hold nothing that is worth saving."""
         for worker in self._pool:
-            worker.end()
+            worker.end(by_force=True)
         self._pool = []
 
 
-class _Worker:
-    """A process and the line to it."""
-
-    def __init__(self, make: bytes):
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, make), daemon=True)
-        self._process.start()
-        theirs.close()  # so that the death of the process ends the pipe
-
-    def send(self, message: bytes) -> None:
-        """Sends what was pickled, or raises RunError if there is nobody to receive it."""
-        try:
-            self.connection.send_bytes(message)
-        except OSError:
-            self.answer()  # its last word, or the cause of its death
-
-    def answer(self) -> Any:
-        """A result, or RunError; the process must have something to say, or have died."""
-        try:
-            is_error, answer = self.connection.recv()
-        except (EOFError, OSError):
-            self._process.join()
-            code = self._process.exitcode or 0
-            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-            raise RunError(f"a worker process {how} (out of memory?); --resume goes on from the checkpoint") from None
-        if is_error:
-            raise RunError(answer)
-        return answer
-
-    def end(self) -> None:
-        """Kills the process: it holds nothing that is worth saving."""
-        self._process.kill()
-        self._process.join()
-        self.connection.close()
-
-
-def _give(worker: _Worker, waiting: list[Any]) -> bool:
-    """Gives a worker the next task; whether there was any."""
+def _give(worker: Worker, waiting: list[Any]) -> bool:
+    """Gives a worker the next task; returns whether there was any."""
     if not waiting:
         return False
-    worker.send(pickle.dumps(("task", waiting.pop())))
+    _send(worker, pickle.dumps(("task", waiting.pop())))
     return True
+
+
+def _send(worker: Worker, pickled: bytes) -> None:
+    if not worker.send(pickled):
+        _answer(worker)  # raises its last word, or the cause of its death
+
+
+def _answer(worker: Worker) -> Any:
+    """A worker's result, or RunError."""
+    try:
+        is_error, answer = worker.receive()
+    except WorkerDied as death:
+        raise RunError(f"a worker process {death}; --resume goes on from the checkpoint") from None
+    if is_error:
+        raise RunError(answer)
+    return answer
 
 
 def _sendable(make: Callable[[], Work]) -> bytes:
@@ -115,11 +92,9 @@ def _sendable(make: Callable[[], Work]) -> bytes:
 
 
 def _serve(connection: Connection, make: bytes) -> None:
-    """What a process does until the pipe is closed, or its parent is gone."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # they may reach every process; the parent decides
-        signal.signal(number, signal.SIG_IGN)
-    if not os.environ.get("JAX_PLATFORMS"):
-        jax.config.update("jax_platforms", "cpu")  # several processes do not share one accelerator well
+    """What a process does until the pipe is closed."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may reach every process; the parent decides
+    compute_on_cpu()
     try:
         work = pickle.loads(make)()
         message: Any = None
@@ -132,5 +107,4 @@ def _serve(connection: Connection, make: bytes) -> None:
     except (EOFError, BrokenPipeError):
         return
     except Exception as error:
-        known = isinstance(error, RunError | UsageError)
-        connection.send((True, str(error) if known else f"{type(error).__name__}: {' '.join(str(error).split())}"))
+        connection.send((True, one_line(error)))

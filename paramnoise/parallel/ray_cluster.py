@@ -1,7 +1,8 @@
-"""The way to a Ray cluster: one that exists, or one on this machine that ends with this process."""
+"""A Ray cluster, one that exists or one on this machine that ends with this process: joining it, asking it for room."""
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
@@ -14,6 +15,8 @@ from paramnoise.validation import UsageError, require_extra
 
 POLL_SECONDS = 0.5
 KNOCK_SECONDS = 10.0
+RETRIES = 3
+"""How often a piece of work is tried again whose process or node has died."""
 
 
 def check_installed() -> None:
@@ -41,6 +44,33 @@ def connect(address: str | None, cpus: int) -> None:
             f"no Ray cluster answers at {address!r} ({type(error).__name__}): start one with `ray start --head`, or "
             "leave --ray-address out for one on this machine"
         ) from None
+
+
+def remote(what: Any, **options: Any) -> Any:
+    """A function or class that runs on the cluster, with Ray's options."""
+    import ray
+
+    return ray.remote(**options)(what)
+
+
+def machine_share(workers: int | None) -> dict[str, float]:
+    """What Ray is asked for by each of so many pieces of work that would fill a machine.
+
+    Where the cluster has GPUs, that is a GPU, or a part of one if there are fewer GPUs than pieces at once. Otherwise
+    it is the CPUs of its largest node, or a part of them if there are fewer nodes than pieces at once.
+
+    Args:
+        workers: pieces at once; None: as many as there are GPUs, or nodes.
+    """
+    import ray
+
+    gpus = ray.cluster_resources().get("GPU", 0)
+    if gpus:
+        return {"num_cpus": 1, "num_gpus": 1 / math.ceil((workers or gpus) / gpus)}
+    nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+    nodes = [cpus for cpus in nodes if cpus] or [1]
+    cpus = max(nodes) / math.ceil((workers or len(nodes)) / len(nodes))
+    return {"num_cpus": math.floor(cpus) if cpus > 1 else cpus}
 
 
 def _init(ray: Any, address: str | None, cpus: int) -> None:

@@ -1,4 +1,4 @@
-"""Runs independent pieces of work as Ray tasks of one CPU each, as `sweep.run_all` does in processes of this machine.
+"""Runs independent pieces of work as Ray tasks, as `sweep.run_all` does in processes of this machine.
 
 A worker or a node that dies costs what its piece had not written down: Ray runs the piece again, elsewhere if need be.
 """
@@ -13,12 +13,11 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from paramnoise.parallel.ray_cluster import POLL_SECONDS
+from paramnoise.parallel.process import use_one_thread
+from paramnoise.parallel.ray_cluster import POLL_SECONDS, RETRIES, machine_share, remote
 from paramnoise.parallel.sweep import Event, Task, Work, attempt, prepare
-from paramnoise.runs.display import StopFlag
+from paramnoise.plugins import load_plugins, plugin_names
 
-RETRIES = 3
-"""How often Ray tries a piece again whose process or node has died."""
 HEAR_SECONDS = 1.0
 """How often a piece tells of itself, and asks whether to stop."""
 
@@ -74,33 +73,45 @@ class DeskLine:
         self._progress = progress
 
 
-def run_all(work: Work, tasks: Sequence[Task], workers: int | None, stop: StopFlag, log: Path) -> Iterator[Event]:
+def run_all(
+    work: Work,
+    tasks: Sequence[Task],
+    workers: int | None,
+    should_stop: Callable[[], bool],
+    log: Path,
+    *,
+    whole_machine: bool = False,
+) -> Iterator[Event]:
     """Runs `work(task, line)` for every task on the cluster that this process has joined; see `sweep.run_all`.
 
     Args:
         work: as there; Ray may call it again for a task whose process died, and it must then go on from its files.
         tasks: as there, but Ray keeps their order only roughly; the paths in them are the same wherever they run, on a
             filesystem that all nodes share.
-        workers: how many tasks at once at the most; None: as many as the cluster has CPUs.
-        stop: as there.
+        workers: how many tasks at once at the most; None: as many as the cluster has room for.
+        should_stop: as there.
         log: as there, on the shared filesystem.
+        whole_machine: whether a task asks for its share of a machine, with a GPU if the cluster has any; otherwise for
+            one CPU.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    desk = _remote(Desk, num_cpus=0, scheduling_strategy=here).remote()
-    piece = _remote(_piece, num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")
+    desk = remote(Desk, num_cpus=0, scheduling_strategy=here).remote()
+    share = machine_share(workers) if whole_machine else {"num_cpus": 1}
+    piece = remote(_piece, max_retries=RETRIES, scheduling_strategy="SPREAD", **share)
+    settings = _Settings(log.absolute(), share.get("num_gpus", 1.0) if whole_machine else None)
     waiting = list(reversed(list(enumerate(tasks))))
     flying: dict[ray.ObjectRef, int] = {}
     started: set[int] = set()
     asked = False
     try:
         while True:
-            if stop and not asked:
+            if should_stop() and not asked:
                 asked = True
                 ray.get(desk.stop.remote())
-            while waiting and not stop and len(flying) < (workers or len(tasks)):
+            while waiting and not should_stop() and len(flying) < (workers or len(tasks)):
                 place, task = waiting.pop()
-                flying[piece.remote(work, task, place, desk, log.absolute())] = place
+                flying[piece.remote(work, task, place, desk, settings)] = place
             if not flying:
                 return
             ended, _ = ray.wait(list(flying), num_returns=len(flying), timeout=POLL_SECONDS)
@@ -119,17 +130,27 @@ def run_all(work: Work, tasks: Sequence[Task], workers: int | None, stop: StopFl
         ray.kill(desk)
 
 
-def _remote(what: Any, **options: Any) -> Any:
-    return ray.remote(**options)(what)
+class _Settings:
+    """What a process of the cluster needs to know to be a worker."""
+
+    def __init__(self, log: Path, accelerator: float | None):
+        self.log, self.accelerator = log, accelerator
+        self.plugins = plugin_names()
+
+    def apply(self) -> None:
+        """Makes this process a worker."""
+        load_plugins(self.plugins)
+        if self.accelerator is None:
+            use_one_thread()  # Ray does not know of XLA's threads
+        prepare(self.log, self.accelerator)
 
 
-def _piece(work: Work, task: Any, place: int, desk: Any, log: Path) -> tuple[str, str | None]:
+def _piece(work: Work, task: Any, place: int, desk: Any, settings: _Settings) -> tuple[str, str | None]:
     """What runs on the cluster."""
-    os.environ.setdefault("PJRT_NPROC", "1")  # XLA's threads, which Ray does not know of
     if not ray.get(desk.admit.remote(place)):
         return "stopped", None
     outputs = {number: os.dup(number) for number in (1, 2)}
-    prepare(log)
+    settings.apply()
     try:
         return attempt(work, task, DeskLine(desk, place))
     finally:

@@ -4,20 +4,17 @@ A message is put into Ray's store once, and each actor takes it from there once.
 so none depends on who ran what.
 """
 
-import os
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-import jax
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from paramnoise.parallel.local_tasks import Work
-from paramnoise.parallel.ray_cluster import POLL_SECONDS, connect
+from paramnoise.parallel.process import compute_on_cpu, one_line
+from paramnoise.parallel.ray_cluster import POLL_SECONDS, RETRIES, connect, remote
+from paramnoise.plugins import load_plugins, plugin_names
 from paramnoise.validation import RunError
-
-RETRIES = 3
-"""Actors that may die over the same episodes, or one after the other before they are ready."""
 
 
 class RayTasks:
@@ -87,7 +84,7 @@ class RayTasks:
         return [] if place is None else [answer]
 
     def _bury(self, place: int | None, error: Exception) -> None:
-        """Counts a death, and raises RunError if there were too many of its kind."""
+        """Counts a death; raises RunError if too many actors died over the same task, or before they were ready."""
         self._deaths[place] = self._deaths.get(place, 0) + 1
         if self._deaths[place] > RETRIES:
             when = "before they were ready" if place is None else f"over task {place}"
@@ -101,8 +98,7 @@ class _Actor:
     """An actor, and what it knows."""
 
     def __init__(self, make: Callable[[], Work]):
-        worker: Any = ray.remote(num_cpus=1)(_Worker)
-        self._handle = worker.remote(make)
+        self._handle = remote(_Worker, num_cpus=1).remote(make, plugin_names())
         self._knows: Any = None
 
     def ready(self) -> ray.ObjectRef:
@@ -123,9 +119,9 @@ class _Actor:
 class _Worker:
     """What runs on the cluster."""
 
-    def __init__(self, make: Callable[[], Work]):
-        if not os.environ.get("JAX_PLATFORMS"):
-            jax.config.update("jax_platforms", "cpu")  # it asked the cluster for a CPU alone
+    def __init__(self, make: Callable[[], Work], plugins: list[str]):
+        load_plugins(plugins)
+        compute_on_cpu()  # it asked the cluster for a CPU alone
         self._work = make()
         self._message: Any = None
 
@@ -137,5 +133,4 @@ class _Worker:
         try:
             return False, self._work(self._message, task)
         except Exception as error:
-            known = isinstance(error, RunError)
-            return True, str(error) if known else f"{type(error).__name__}: {' '.join(str(error).split())}"
+            return True, one_line(error)

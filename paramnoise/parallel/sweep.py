@@ -3,11 +3,10 @@
 A worker that dies, whatever the cause, costs its own piece only: another takes its place.
 """
 
-import multiprocessing
 import multiprocessing.connection
 import os
+import pickle
 import signal
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -15,14 +14,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-import jax
-
-from paramnoise.runs.display import StopFlag
+from paramnoise.parallel.process import compute_on_cpu, one_line
+from paramnoise.parallel.worker import Worker, WorkerDied
 from paramnoise.validation import RunError, UsageError
 
 Task = TypeVar("Task")
 Work = Callable[[Task, "Line"], bool]
 POLL_SECONDS = 0.5
+MEMORY_SHARE = 0.9
+"""Of an accelerator's memory, for all processes that share it."""
 
 
 class Event(NamedTuple):
@@ -35,13 +35,108 @@ class Event(NamedTuple):
 
 
 class Line(Protocol):
-    """What the work has of the process that started it."""
+    """How a piece of work talks to the process that started it."""
 
     def should_stop(self) -> bool:
         """Whether the work should end at the next clean place."""
 
     def report(self, progress: Callable[[], Any]) -> None:
-        """Sends word of the work, if the last word is old enough."""
+        """Reports the work's progress, unless it was reported a moment ago."""
+
+
+def run_all(
+    work: Work,
+    tasks: Sequence[Task],
+    workers: int,
+    should_stop: Callable[[], bool],
+    log: Path,
+    *,
+    whole_machine: bool = False,
+) -> Iterator[Event]:
+    """Runs `work(task, line)` for every task, and yields what happens to each.
+
+    Args:
+        work: a function at the top of a module; it asks `line.should_stop` now and then, and returns whether it
+            finished.
+        tasks: what to run, in this order.
+        workers: how many processes; each keeps to one core, so that they do not fight for threads.
+        should_stop: once it returns True, no task is started, and running ones are asked to stop.
+        log: a file that takes what the workers print, and the tracebacks of errors that nobody foresaw.
+        whole_machine: whether each process has all cores instead, and its share of the accelerator if there is one.
+    """
+    waiting = list(reversed(tasks))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    accelerator = 1 / workers if whole_machine else None
+    pool = [
+        _Place(work, None if whole_machine else number, log.absolute(), accelerator)
+        for number in range(min(workers, len(tasks)))
+    ]
+    asked = False
+    try:
+        while True:
+            stopping = should_stop()
+            if stopping and not asked:
+                asked = True
+                for place in pool:
+                    place.ask_to_stop()
+            while not should_stop() and waiting and (idle := next((p for p in pool if not p.is_busy), None)):
+                task = waiting.pop()
+                idle.give(task)
+                yield Event(task, "started")
+            busy = [place for place in pool if place.is_busy]
+            if not busy:
+                return
+            ready = multiprocessing.connection.wait([place.connection for place in busy], POLL_SECONDS)
+            for place in busy:
+                if place.connection in ready:
+                    yield place.next_event(should_stop())
+    finally:
+        for place in pool:
+            place.end()
+
+
+class _Place:
+    """A place for one worker process at a time; a new process follows one that died."""
+
+    def __init__(self, *arguments: Any):
+        self._arguments = arguments  # of `_serve`
+        self._worker = Worker(_serve, *arguments)
+        self._task: Any = None
+        self.is_busy = False
+
+    @property
+    def connection(self) -> Any:
+        return self._worker.connection
+
+    def give(self, task: Any) -> None:
+        """Hands the process its next task."""
+        if not self._worker.is_alive():
+            self._worker.end(by_force=False)
+            self._worker = Worker(_serve, *self._arguments)
+        self._worker.send(pickle.dumps(task))  # if it died just now, `next_event` says so
+        self._task, self.is_busy = task, True
+
+    def next_event(self, stopping: bool) -> Event:
+        """What the process has to say; it must have something to say, or have died."""
+        state: Any
+        try:
+            state, detail = self._worker.receive()
+        except WorkerDied as death:
+            again = f"its process {death}; the same command goes on with it"
+            state, detail = ("stopped", None) if stopping else ("failed", again)
+        if state == "stopped" and not stopping:
+            state, detail = "failed", "its process was asked to stop; the same command goes on with it"
+            self._worker.end(by_force=False)
+        self.is_busy = state == "progress"
+        return Event(self._task, state, detail)
+
+    def ask_to_stop(self) -> None:
+        """Asks the process to end its task at a clean place."""
+        self._worker.ask_to_stop()
+
+    def end(self) -> None:
+        """Ends the process, by force if it is still at work."""
+        self._worker.end(by_force=self.is_busy)
 
 
 class _Pipe:
@@ -67,115 +162,13 @@ class _Pipe:
         self._asked = True
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def run_all(
-    work: Work, tasks: Sequence[Task], workers: int, stop: StopFlag, log: Path, *, whole_machine: bool = False
-) -> Iterator[Event]:
-    """Runs `work(task, line)` for every task, and yields what happens to each.
-
-    Args:
-        work: a function at the top of a module; it asks `line.should_stop` now and then, and returns whether it
-            finished.
-        tasks: what to run, in this order.
-        workers: how many processes; each keeps to one core, so that they do not fight for threads.
-        stop: once it is set, no task is started, and running ones are asked to stop.
-        log: a file that takes what the workers print, and the tracebacks of errors that nobody foresaw.
-        whole_machine: whether each process has all cores instead, and the accelerator if there is one.
-    """
-    waiting = list(reversed(tasks))
-    log.parent.mkdir(parents=True, exist_ok=True)
-    pool = [_Worker(work, None if whole_machine else place, log) for place in range(min(workers, len(tasks)))]
-    asked = False
-    try:
-        while True:
-            if stop and not asked:
-                asked = True
-                for worker in pool:
-                    worker.ask_to_stop()
-            while not stop and waiting and (idle := next((w for w in pool if not w.is_busy), None)):
-                task = waiting.pop()
-                idle.give(task)
-                yield Event(task, "started")
-            busy = [worker for worker in pool if worker.is_busy]
-            if not busy:
-                return
-            ready = multiprocessing.connection.wait([worker.connection for worker in busy], POLL_SECONDS)
-            for worker in busy:
-                if worker.connection in ready:
-                    yield worker.next_event(bool(stop))
-    finally:
-        for worker in pool:
-            worker.end()
-
-
-class _Worker:
-    """A place for one process at a time; a new process follows one that died."""
-
-    def __init__(self, work: Work, place: int | None, log: Path):
-        self._work, self._place, self._log = work, place, log
-        self._task: Any = None
-        self.is_busy = False
-        self._start()
-
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        arguments = (theirs, self._work, self._place, self._log.absolute())
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        self._process.start()
-        theirs.close()  # so that the death of the process ends the pipe
-
-    def give(self, task: Any) -> None:
-        """Hands the process its next task."""
-        if not self._process.is_alive():
-            self.connection.close()
-            self._start()
-        self.connection.send(task)
-        self._task, self.is_busy = task, True
-
-    def next_event(self, stopping: bool) -> Event:
-        """What the process has to say; it must have something to say."""
-        try:
-            state, detail = self.connection.recv()
-        except (EOFError, OSError):
-            state, detail = ("stopped", None) if stopping else ("failed", self._cause_of_death())
-        if state == "stopped" and not stopping:
-            state, detail = "failed", "its process was asked to stop; the same command goes on with it"
-            self._process.join()
-        self.is_busy = state == "progress"
-        return Event(self._task, state, detail)
-
-    def ask_to_stop(self) -> None:
-        """Asks the process to end its task at a clean place."""
-        self._process.terminate()
-
-    def end(self) -> None:
-        """Ends the process, by force if it is still at work."""
-        if self.is_busy:
-            self._process.kill()
-        self.connection.close()
-        self._process.join()
-
-    def _cause_of_death(self) -> str:
-        self._process.join()
-        code = self._process.exitcode or 0
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        return f"its process {how} (out of memory?); the same command goes on with it"
-
-
-def _serve(connection: Connection, work: Work, place: int | None, log: Path) -> None:
-    """What a process does: one task after the other, until the pipe is closed; in its place, if it has one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
+def _serve(connection: Connection, work: Work, core: int | None, log: Path, accelerator: float | None) -> None:
+    """What a process does: one task after the other, until the pipe is closed; on its core, if it has one."""
     line = _Pipe(connection)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-    if place is not None and hasattr(os, "sched_setaffinity"):
+    if core is not None and hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {allowed[place % len(allowed)]})
-    prepare(log, on_cpu=place is not None)
+        os.sched_setaffinity(0, {allowed[core % len(allowed)]})
+    prepare(log, accelerator)
     while not line.should_stop():
         try:
             task = connection.recv()
@@ -184,10 +177,17 @@ def _serve(connection: Connection, work: Work, place: int | None, log: Path) -> 
         connection.send(attempt(work, task, line))
 
 
-def prepare(log: Path, *, on_cpu: bool = True) -> None:
-    """Makes this process a worker: it computes on the CPU unless told otherwise, and what it prints goes to the log."""
-    if on_cpu and not os.environ.get("JAX_PLATFORMS"):
-        jax.config.update("jax_platforms", "cpu")  # many small processes do not share one accelerator well
+def prepare(log: Path, accelerator: float | None = None) -> None:
+    """Makes this process a worker, whose output goes to the log.
+
+    Args:
+        log: the file.
+        accelerator: the share of the accelerator's memory that this process may take; None: it computes on the CPU.
+    """
+    if accelerator is None:
+        compute_on_cpu()
+    elif accelerator < 1:
+        os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{MEMORY_SHARE * accelerator:.3f}")
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(file, 1)
     os.dup2(file, 2)
@@ -198,15 +198,7 @@ def attempt(work: Work, task: Any, line: Line) -> tuple[str, str | None]:
     """Does a task; returns how it ended, and the one line that says why it failed."""
     try:
         return ("finished" if not line.should_stop() and work(task, line) else "stopped"), None
-    except (UsageError, RunError) as error:
-        return "failed", " ".join(str(error).split())
     except Exception as error:
-        traceback.print_exc()
-        return "failed", f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
+        if not isinstance(error, UsageError | RunError):
+            traceback.print_exc()
+        return "failed", one_line(error)

@@ -5,6 +5,7 @@ checkpoint/checkpoint.json      which file, its SHA-256, and small facts; replac
 """
 
 import hashlib
+import importlib.metadata
 import io
 import json
 import os
@@ -20,6 +21,8 @@ from paramnoise.validation import UsageError
 
 State = TypeVar("State")
 INDEX = "checkpoint.json"
+FORMAT = 2
+"""Changes when checkpoints of before can no longer be read; paramnoise 0.1 wrote 1."""
 
 
 def save(directory: Path, state: Any, own: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
@@ -48,7 +51,8 @@ def stage(directory: Path, state: Any, own: dict[str, np.ndarray], facts: dict[s
     # Named by its content: a new file never takes the place of the one that the index still names.
     data = directory / f"arrays-{digest[:16]}.npz"
     write_atomically(data, lambda file: file.write(content.getbuffer()))
-    index = {"format": 1, "file": data.name, "sha256": digest, "facts": facts}
+    made_by = importlib.metadata.version("paramnoise")
+    index = {"format": FORMAT, "made_by": made_by, "file": data.name, "sha256": digest, "facts": facts}
 
     def commit() -> None:
         write_atomically(directory / INDEX, lambda file: file.write(json.dumps(index, indent=2).encode()))
@@ -63,7 +67,7 @@ def load(directory: Path, template: State) -> tuple[State, dict[str, np.ndarray]
     """Reads a checkpoint: the state, in the structure of `template`, the further arrays, and the facts.
 
     Raises:
-        UsageError: if the checkpoint is missing, damaged, or of another structure.
+        UsageError: if the checkpoint is missing, damaged, of another structure, or of another version's format.
     """
     index_path = directory / INDEX
     if not index_path.exists():
@@ -71,8 +75,14 @@ def load(directory: Path, template: State) -> tuple[State, dict[str, np.ndarray]
     try:
         index = json.loads(index_path.read_text())
         data, digest, facts = directory / index["file"], index["sha256"], index["facts"]
-    except (ValueError, KeyError, TypeError):
+        made_by, form = index.get("made_by", "0.1"), index["format"]
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"{index_path} is damaged: it is not a checkpoint's index") from None
+    if form != FORMAT:
+        raise UsageError(
+            f"checkpoint {directory} was made by paramnoise {made_by} (format {form}), and this version reads format "
+            f"{FORMAT} alone: use that version for it, or train anew"
+        )
     if not data.exists():
         raise UsageError(f"checkpoint {directory} is damaged: {data.name} is missing")
     content = data.read_bytes()

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from paramnoise.agents.base import AgentEntry, find_agent
 from paramnoise.envs.base import env_id, preset
-from paramnoise.explorations.base import Exploration
+from paramnoise.explorations.base import Exploration, is_registered
 from paramnoise.validation import UsageError, check_types, lookup, require
 
 ReplayPlace = Literal["auto", "device", "host"]
@@ -76,7 +76,17 @@ class RunConfig(RunSettings):
         return find_agent(self.algorithm)
 
     def to_json(self) -> dict[str, Any]:
-        """A dict of JSON values."""
+        """A dict of JSON values.
+
+        Raises:
+            UsageError: if the exploration is not registered, so that `from_json` could not find it.
+        """
+        cls, kind = type(self.exploration), self.exploration.kind
+        if not is_registered(cls):
+            raise UsageError(
+                f"{cls.__name__} is not registered, and a run with it could not be loaded: decorate the class with "
+                f'register_exploration("{kind.lower()}")'
+            )
         exploration = {"kind": self.exploration.kind, **dataclasses.asdict(self.exploration)}
         return _plain({**dataclasses.asdict(self), "exploration": exploration})
 
@@ -114,7 +124,7 @@ def make_config(
     env_kwargs = dict(env_kwargs or {})
     env = env_id(env) if run.get("env_is_id", True) else env
     entry, known = find_agent(algorithm), preset(env, env_kwargs)
-    own = known.of(algorithm)
+    own = known.for_agent(algorithm)
     if isinstance(exploration, Exploration):
         kind, explored = exploration.kind, exploration
     else:

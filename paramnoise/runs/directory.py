@@ -1,5 +1,6 @@
 """The run directory: config.json, progress.csv, summary.json, checkpoint/, and tensorboard/ if it was asked for."""
 
+import contextlib
 import csv
 import importlib.metadata
 import io
@@ -7,10 +8,11 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from paramnoise.plugins import loaded_plugins, missing_plugins_hint
 from paramnoise.runs.checkpoint import temporary_of, write_atomically
 from paramnoise.runs.config import RunConfig
 from paramnoise.validation import UsageError
@@ -73,11 +75,23 @@ class RunDirectory:
     def write_config(self, config: RunConfig) -> None:
         """Writes config.json, making the directory if it is missing."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self._write_json("config.json", {"config": config.to_json(), **provenance()})
+        self._write_json("config.json", {"config": config.to_json(), "plugins": loaded_plugins(), **provenance()})
 
     def config(self) -> RunConfig:
         """The config of the run that the directory holds."""
-        return RunConfig.from_json(self._read_json("config.json").get("config", {}))
+        with self.naming_plugins():
+            return RunConfig.from_json(self._read_json("config.json").get("config", {}))
+
+    @contextlib.contextmanager
+    def naming_plugins(self) -> Iterator[None]:
+        """Adds to an error the plug-ins that the run was made with and that are not loaded; imports nothing."""
+        try:
+            yield
+        except UsageError as error:
+            hint = missing_plugins_hint(self._plugins()) if self.exists() else ""
+            if hint and hint not in str(error):
+                raise UsageError(f"{error}{hint}") from error
+            raise
 
     def exists(self) -> bool:
         """Whether the directory holds a run."""
@@ -121,6 +135,12 @@ class RunDirectory:
     def summary(self) -> dict[str, Any] | None:
         """What summary.json holds; None if the run never ended."""
         return self._read_json("summary.json") if (self.path / "summary.json").exists() else None
+
+    def _plugins(self) -> list[str]:
+        """The plug-ins that were loaded when the run was made, where they can be names of modules."""
+        names = self._read_json("config.json").get("plugins", [])
+        is_name = lambda name: isinstance(name, str) and name.replace(".", "_").isidentifier()  # noqa: E731
+        return [name for name in names if is_name(name)] if isinstance(names, list) else []
 
     def _unfinished_config(self) -> Path:
         """What a run that was killed at its very start leaves."""

@@ -85,11 +85,16 @@ def record(env: gym.Env, policy: Policy, path: Path, seeds: Sequence[int], max_s
 
 def record_frames(games: HostLoop, path: Path, episodes: int, seed: int) -> list[float]:
     """Films noise-free games as the agent sees them, grey and enlarged, one after the other; returns their scores."""
-    shown: list[np.ndarray] = []
-    scores = [float(games.evaluate(1, seed + game, watch=shown.append)[0]) for game in range(episodes)]
+    films: list[list[np.ndarray]] = [[] for _ in range(episodes)]
+
+    def watch(shown: np.ndarray, running: np.ndarray) -> None:
+        for game in np.flatnonzero(running):
+            films[game].append(shown[game].copy())
+
+    scores = games.evaluate(episodes, seed, watch=watch).tolist()
     temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
     try:
-        _WRITERS[path.suffix](temporary, map(picture, shown), FRAMES_FPS)
+        _WRITERS[path.suffix](temporary, map(picture, itertools.chain.from_iterable(films)), FRAMES_FPS)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

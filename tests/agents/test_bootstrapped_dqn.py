@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 
 from paramnoise import UsageError
-from paramnoise.agents import bootstrapped_dqn
+from paramnoise.agents import Spaces, bootstrapped_dqn
 from paramnoise.agents.bootstrapped_dqn import BootstrappedDQNConfig
-from paramnoise.agents.base import Transition
+from paramnoise.experience.replay import Transition
 from paramnoise.networks import BootstrappedQNetwork
 
+SPACES = Spaces(observation=(2,), actions=2, is_discrete=True)
 CONFIG = BootstrappedDQNConfig(hidden_sizes=(4,), num_heads=3, gamma=0.5)
 
 
@@ -51,7 +52,7 @@ def test_a_masked_head_gets_no_gradient():
 
 
 def test_masks_are_drawn_per_environment_and_head_with_the_given_probability():
-    learner = bootstrapped_dqn.make(BootstrappedDQNConfig(num_heads=20, mask_probability=0.3), 2, 2)
+    learner = bootstrapped_dqn.make(BootstrappedDQNConfig(num_heads=20, mask_probability=0.3), SPACES)
     masks = learner.annotate(jax.random.key(0), 500)
     assert masks.shape == (500, 20)
     assert abs(masks.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / masks.size)
@@ -59,7 +60,7 @@ def test_masks_are_drawn_per_environment_and_head_with_the_given_probability():
 
 
 def test_an_update_moves_the_shared_torso_and_every_unmasked_head():
-    learner = bootstrapped_dqn.make(CONFIG, 2, 2)
+    learner = bootstrapped_dqn.make(CONFIG, SPACES)
     before = learner.init(jax.random.key(1))
     batch = jax.tree.map(lambda x: x[None], transition([1, 0, 1]))
     after, terms = learner.update(before, batch)

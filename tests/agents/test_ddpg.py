@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from paramnoise import UsageError, noise
-from paramnoise.agents import ddpg
+from paramnoise.agents import Spaces, ddpg
 from paramnoise.agents.ddpg import DDPGConfig
-from paramnoise.agents.base import Transition
-from paramnoise.envs import JaxEnv, JaxStep
+from paramnoise.experience.replay import Transition
 from paramnoise.explorations import Gaussian, ParameterNoise
-from paramnoise.networks import Critic
 from paramnoise.loops.compiled import CompiledLoop
+from paramnoise.loops.environments import JaxEnv, JaxStep
+from paramnoise.networks import Critic
 
 CONFIG = DDPGConfig(hidden_sizes=(8, 8), gamma=0.5, batch_size=2, normalise_observations=False)
-LEARNER = ddpg.make(CONFIG, 3, 2)
+SPACES = Spaces(observation=(3,), actions=2, is_discrete=False)
+LEARNER = ddpg.make(CONFIG, SPACES)
 
 
 def constant_critic(state, value):
@@ -77,7 +78,7 @@ def test_the_penalty_is_on_kernels_but_the_output_s(state):
 
 def test_the_actor_climbs_the_critic_and_leaves_it_alone(state):
     rate = 1e-2
-    learner = ddpg.make(DDPGConfig(hidden_sizes=(8, 8), actor_learning_rate=rate, critic_learning_rate=1e-9), 3, 2)
+    learner = ddpg.make(DDPGConfig(hidden_sizes=(8, 8), actor_learning_rate=rate, critic_learning_rate=1e-9), SPACES)
     value = lambda s: float(-learner.update(s, batch())[1]["actor_loss"])  # noqa: E731
     climbed = state
     for _ in range(20):
@@ -101,7 +102,7 @@ def test_first_actions_and_values_are_near_0_and_actions_within_bounds(state):
 
 
 def test_observations_are_normalised_by_statistics_that_noise_leaves_alone():
-    learner = ddpg.make(DDPGConfig(hidden_sizes=(8, 8)), 3, 2)
+    learner = ddpg.make(DDPGConfig(hidden_sizes=(8, 8)), SPACES)
     state = learner.init(jax.random.key(0))
     state = learner.observe(state, batch()._replace(obs=jnp.array([[0.0, 0.0, 0.0], [4.0, 4.0, 4.0]])))
     untrained = learner.policy(state)
@@ -132,7 +133,8 @@ def test_ddpg_finds_the_best_action_of_a_known_task(exploration):
     config = DDPGConfig(
         hidden_sizes=(16, 16), actor_learning_rate=1e-3, critic_l2=0.0, tau=0.01, batch_size=64, buffer_size=5_000
     )
-    loop = CompiledLoop(ddpg.make(config, 1, 1), exploration, aim(), seeds=[0, 1], eval_every=16_000)
+    learner = ddpg.make(config, Spaces(observation=(1,), actions=1, is_discrete=False))
+    loop = CompiledLoop(learner, exploration, aim(), seeds=[0, 1], eval_every=16_000)
     rows = loop.run(1)
     for seed in (0, 1):
         np.testing.assert_allclose(loop.policy(seed)(jnp.zeros(1)), [0.5], atol=0.05)

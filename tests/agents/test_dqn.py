@@ -4,14 +4,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from paramnoise.agents import dqn
-from paramnoise.agents.base import Transition
+from paramnoise.agents import Spaces, dqn
+from paramnoise.experience.replay import Transition
 from paramnoise.networks import PixelQNetwork, QNetwork
 from paramnoise.validation import UsageError
 
 # Without hidden layers Q(s) = W s + b, so that every number below can be checked by hand.
 WEIGHTS = jnp.array([[1.0, 0.0], [0.0, 2.0]])
 TARGET_WEIGHTS = jnp.array([[3.0, 0.0], [0.0, 1.0]])
+
+
+def spaces(*observation, actions=2):
+    return Spaces(observation, actions, is_discrete=True)
 
 
 def linear_network(weights, *, policy_weights=None):
@@ -86,7 +90,7 @@ def test_no_gradient_flows_through_the_bootstrap():
 
 def test_an_update_trains_on_the_mean_over_the_batch():
     config = dqn.DQNConfig(gamma=0.5, hidden_sizes=(), batch_size=2)
-    learner = dqn.make(config, 2, 2)
+    learner = dqn.make(config, spaces(2))
     state = learner.init(jax.random.key(0))
     state = state._replace(network=linear_network(WEIGHTS), target=linear_network(TARGET_WEIGHTS))
     batch = jax.tree.map(lambda *x: jnp.stack(x), transition(action=0), transition(action=1, terminated=True))
@@ -97,7 +101,7 @@ def test_an_update_trains_on_the_mean_over_the_batch():
 
 @pytest.mark.parametrize("policy_head", [False, True])
 def test_the_policy_is_the_head_that_acts(policy_head):
-    learner = dqn.make(dqn.DQNConfig(hidden_sizes=(8,), policy_head=policy_head), 3, 4)
+    learner = dqn.make(dqn.DQNConfig(hidden_sizes=(8,), policy_head=policy_head), spaces(3, actions=4))
     state = learner.init(jax.random.key(0))
     acting = state.network.policy if policy_head else state.network.q
     obs = jnp.arange(3.0)
@@ -150,11 +154,13 @@ def test_convolutions_that_make_no_sense_are_refused(convolutions):
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(UsageError, match="unknown precision 'float16': choose from auto, float32, bfloat16"):
+    with pytest.raises(
+        UsageError, match="unknown precision 'float16': did you mean bfloat16\\? choose from auto, float32, bfloat16"
+    ):
         dqn.DQNConfig(precision="float16")
 
 
 def test_frames_too_small_for_the_convolutions_are_refused():
     with pytest.raises(UsageError, match=r"frames of \(35, 84\) are too small"):
-        dqn.make(dqn.DQNConfig(), (4, 35, 84), 2)
-    assert dqn.make(dqn.DQNConfig(), (4, 36, 36), 2)
+        dqn.make(dqn.DQNConfig(), spaces(4, 35, 84))
+    assert dqn.make(dqn.DQNConfig(), spaces(4, 36, 36))

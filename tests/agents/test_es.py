@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,9 +6,10 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from paramnoise import UsageError
-from paramnoise.networks import normaliser as normalisation
-from paramnoise.agents import es
+from paramnoise.agents import Spaces, es
 from paramnoise.agents.es import ESConfig
+from paramnoise.experience.returns import Returns, num_parameters
+from paramnoise.networks import normaliser as normalisers
 from paramnoise.networks.normaliser import Normaliser
 from paramnoise.networks.policies import noise_free_actions
 
@@ -19,17 +18,22 @@ NOTHING_SEEN = Normaliser(jnp.float32(5), jnp.ones(2), jnp.ones(2))
 
 
 def learner(config=CONFIG, is_discrete=False):
-    return es.make(config, 2, 1, is_discrete=is_discrete)
+    return es.make(config, Spaces(observation=(2,), actions=1, is_discrete=is_discrete))
 
 
 def flat(state):
     return np.asarray(ravel_pytree(state.network)[0])
 
 
+def batch_of(noise, returns, observed=NOTHING_SEEN):
+    """What an update learns from."""
+    return es.prepare(Returns(returns, noise, observed), number=0)
+
+
 def generation(seed=0, pairs=4):
     """Noise and returns of a generation, no two returns equal."""
     rng = np.random.default_rng(seed)
-    noise = rng.standard_normal((pairs, learner().num_parameters)).astype(np.float32)
+    noise = rng.standard_normal((pairs, num_parameters(learner().init))).astype(np.float32)
     return noise, rng.permutation(2 * pairs).reshape(pairs, 2) * 1.5
 
 
@@ -44,29 +48,6 @@ def generation(seed=0, pairs=4):
 )
 def test_ranks_are_centred_and_equal_returns_share_one(returns, ranks):
     np.testing.assert_allclose(es.centred_ranks(np.array(returns)), ranks)
-
-
-def test_the_noise_table_is_normal_fixed_and_made_once():
-    table = es.noise_table(100_000)
-    assert table is es.noise_table(100_000)
-    assert table.dtype == np.float32
-    np.testing.assert_array_equal(table, np.random.default_rng(123).standard_normal(100_000, np.float32))
-    assert abs(table.mean()) < 0.01
-    assert abs(table.std() - 1) < 0.01
-    with pytest.raises(ValueError, match="read-only"):
-        table[0] = 1.0
-
-
-def test_indices_depend_on_seed_generation_and_pair_and_reach_both_ends_of_the_table():
-    draw = functools.partial(es.draw_index, ESConfig(table_size=12), 10)
-    assert {draw(0, 0, pair) for pair in range(50)} == {0, 1, 2}
-    wide = functools.partial(es.draw_index, ESConfig(), 10)
-    assert wide(3, 4, 5) == wide(3, 4, 5)
-    assert len({wide(3, 4, 5), wide(3, 4, 6), wide(3, 5, 5), wide(4, 4, 5)}) == 4
-
-
-def test_a_pair_s_epsilon_is_a_slice_of_the_table():
-    np.testing.assert_array_equal(es.epsilons(np.arange(9.0), [4, 0], 3), [[4, 5, 6], [0, 1, 2]])
 
 
 def test_the_gradient_estimate_by_hand():
@@ -87,10 +68,10 @@ def test_an_update_is_adam_s_step_along_the_estimate_less_weight_decay():
         ascent = (ranks[:, 0] - ranks[:, 1]) @ noise / 8 - 0.005 * theta
         first, second = 0.9 * first + 0.1 * ascent, 0.999 * second + 0.001 * ascent**2
         theta = theta + 0.01 * first / (1 - 0.9**time) / (np.sqrt(second / (1 - 0.999**time)) + 1e-8)
-        state, report = jax.jit(agent.update)(state, noise, es.pair_weights(returns), NOTHING_SEEN)
+        state, report = jax.jit(agent.update)(state, batch_of(noise, returns))
         np.testing.assert_allclose(flat(state), theta, atol=2e-6)
     assert state.generation == 3
-    assert report.parameter_norm == pytest.approx(np.linalg.norm(theta), rel=1e-5)
+    assert report["parameter_norm"] == pytest.approx(np.linalg.norm(theta), rel=1e-5)
 
 
 def test_updates_equal_those_of_evosax():
@@ -106,8 +87,7 @@ def test_updates_equal_those_of_evosax():
         population, theirs = oracle.ask(jax.random.fold_in(key, time), theirs, params)
         returns = np.array([0.0, 5.0, 2.0, 2.0, -1.0, 9.0, 3.0, 4.0]) + time * np.arange(8)
         noise = np.asarray(population[:4] - theirs.mean)
-        weights = es.pair_weights(np.stack([returns[:4], returns[4:]], axis=1))
-        state, _ = agent.update(state, noise, weights, NOTHING_SEEN)
+        state, _ = agent.update(state, batch_of(noise, np.stack([returns[:4], returns[4:]], axis=1)))
         theirs, _ = oracle.tell(key, population, -jnp.asarray(returns), theirs, params)  # evosax minimises
         np.testing.assert_allclose(flat(state), theirs.mean, atol=1e-5)
 
@@ -115,10 +95,10 @@ def test_updates_equal_those_of_evosax():
 def test_a_generation_of_equal_returns_leaves_theta_and_adam_alone():
     agent = learner()
     noise, returns = generation()
-    before, _ = agent.update(agent.init(jax.random.key(0)), noise, es.pair_weights(returns), NOTHING_SEEN)
-    after, report = agent.update(before, noise, es.pair_weights(np.zeros((4, 2))), NOTHING_SEEN)
+    before, _ = agent.update(agent.init(jax.random.key(0)), batch_of(noise, returns))
+    after, report = agent.update(before, batch_of(noise, np.zeros((4, 2))))
     jax.tree.map(np.testing.assert_array_equal, after[:2], before[:2])
-    assert report.gradient_norm == 0
+    assert report["gradient_norm"] == 0
     assert (after.statistics.seen, after.generation) == (10, 2)
 
 
@@ -128,9 +108,9 @@ def test_the_states_of_a_generation_are_merged_into_the_statistics_unless_unwant
     state = agent.init(jax.random.key(0))
     data = np.random.default_rng(0).normal(2.0, 3.0, (40, 2)).astype(np.float32)
     noise, returns = generation()
-    for batch in np.split(data, 2):
-        seen = normalisation.observe(normalisation.init(2), batch)
-        state, _ = agent.update(state, noise, es.pair_weights(returns), seen)
+    for states in np.split(data, 2):
+        seen = normalisers.observe(normalisers.init(2), states)
+        state, _ = agent.update(state, batch_of(noise, returns, seen))
     assert state.statistics.seen == (40 if normalises else 0)
     mean, std = (data.mean(0), data.std(0)) if normalises else (0.0, 1.0)
     expected = np.tanh(jax.vmap(state.network)((data - mean) / std))
@@ -138,7 +118,7 @@ def test_the_states_of_a_generation_are_merged_into_the_statistics_unless_unwant
 
 
 def test_the_discrete_policy_takes_the_action_of_the_highest_score():
-    agent = es.make(CONFIG, 2, 3, is_discrete=True)
+    agent = es.make(CONFIG, Spaces(observation=(2,), actions=3, is_discrete=True))
     state = agent.init(jax.random.key(0))
     obs = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
     actions = noise_free_actions(agent.policy(state), obs)

@@ -7,9 +7,9 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from paramnoise import UsageError
-from paramnoise.agents import baseline, trpo
-from paramnoise.experience.segments import cut
-from paramnoise.agents.trpo import Rollout, TRPOConfig
+from paramnoise.agents import Spaces, baseline, trpo
+from paramnoise.agents.trpo import TRPOConfig
+from paramnoise.experience.rollout import Rollout
 from paramnoise.noise import displace
 
 CONFIG = TRPOConfig(hidden_sizes=(4,), batch_size=100, fisher_fraction=0.5)
@@ -18,7 +18,7 @@ SEGMENTS = np.concatenate([np.arange(STEPS) // LENGTH, 4 + np.arange(STEPS) // L
 
 
 def learner(config=CONFIG, is_discrete=False):
-    return trpo.make(config, 3, 2, is_discrete=is_discrete)
+    return trpo.make(config, Spaces(observation=(3,), actions=2, is_discrete=is_discrete))
 
 
 def rollout(state, config=CONFIG, sigma=0.3, obs_scale=1.0):
@@ -29,7 +29,7 @@ def rollout(state, config=CONFIG, sigma=0.3, obs_scale=1.0):
     discrete = isinstance(state.policy, trpo.CategoricalPolicy)
     action = rng.integers(0, 2, (ENVS, STEPS)) if discrete else rng.normal(size=(ENVS, STEPS, 2)).astype(np.float32)
     ends = np.tile(np.arange(STEPS) % LENGTH == LENGTH - 1, (ENVS, 1))
-    batch = Rollout(
+    collected = Rollout(
         obs=obs,
         action=action,
         reward=(action if discrete else action[..., 0]).astype(np.float32),
@@ -37,23 +37,30 @@ def rollout(state, config=CONFIG, sigma=0.3, obs_scale=1.0):
         terminated=ends,
         truncated=np.zeros_like(ends),
         time=np.tile(np.arange(STEPS) % LENGTH, (ENVS, 1)),
+        segment=SEGMENTS.reshape(ENVS, STEPS),
         offsets=(sigma * rng.normal(size=(10, size))).astype(np.float32),
-        chunks=cut(SEGMENTS, config.layout, 10),
-        fisher_chunks=cut(SEGMENTS, config.fisher_layout, 10),
     )
-    return jax.tree.map(jnp.asarray, batch)
+    return jax.tree.map(jnp.asarray, trpo.prepare(config, collected, number=0))
+
+
+def changed(batch, **fields):
+    """The batch with other fields in its rollout."""
+    return batch._replace(rollout=batch.rollout._replace(**fields))
 
 
 def surrogate(state, batch, advantage, config=CONFIG):
     rows = lambda x: jnp.asarray(x).reshape(-1, *x.shape[2:])  # noqa: E731
-    return trpo.Surrogate(config, state.policy, batch, rows(batch.obs), rows(batch.action), jnp.asarray(advantage))
+    return trpo.Surrogate(
+        config, state.policy, batch, rows(batch.rollout.obs), rows(batch.rollout.action), jnp.asarray(advantage)
+    )
 
 
 def naive(state, batch, advantage, flat):
     """Gain and KL row by row, each with the parameters of its own episode."""
-    policy, obs, action = state.policy, batch.obs.reshape(100, 3), batch.action.reshape(100, *batch.action.shape[2:])
+    policy, (obs, action) = state.policy, batch.rollout[:2]
+    obs, action = obs.reshape(100, 3), action.reshape(100, *action.shape[2:])
     old_flat, unflatten = ravel_pytree(policy)
-    offset = batch.offsets[SEGMENTS]
+    offset = batch.rollout.offsets[SEGMENTS]
     values = lambda p: jax.vmap(lambda d, o: unflatten(p + d)(o))(offset, obs)  # noqa: E731
     new, old = values(flat), values(old_flat)
     ratio = jnp.exp(policy.log_probability(new, action) - policy.log_probability(old, action))
@@ -66,7 +73,8 @@ def test_the_gradient_of_the_surrogate_is_that_of_finite_differences(is_discrete
         state = learner(is_discrete=is_discrete).init(jax.random.key(0))
         state = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, state)
         batch = rollout(state)
-        batch = batch._replace(offsets=batch.offsets.astype(jnp.float64), obs=batch.obs.astype(jnp.float64))
+        as_double = lambda x: x.astype(jnp.float64)  # noqa: E731
+        batch = changed(batch, offsets=as_double(batch.rollout.offsets), obs=as_double(batch.rollout.obs))
         advantage = np.random.default_rng(1).normal(size=100)
         flat = ravel_pytree(state.policy)[0]
         assert flat.dtype == jnp.float64
@@ -87,15 +95,16 @@ def test_gain_and_kl_are_measured_under_each_episode_s_own_noise():
     moved = flat + 0.1 * jax.random.normal(jax.random.key(1), flat.shape)
     gain, kl = jax.jit(objective.compare)(moved, old)
     np.testing.assert_allclose((gain, kl), jax.jit(naive)(state, batch, advantage, moved), rtol=1e-3)
-    quiet = batch._replace(offsets=0 * batch.offsets)
+    quiet = changed(batch, offsets=0 * batch.rollout.offsets)
     assert abs(kl - naive(state, quiet, advantage, moved)[1]) > 0.05 * kl  # the noise matters
 
 
 def test_fisher_products_are_those_of_the_kl_s_hessian_on_the_subsample():
     state = learner().init(jax.random.key(0))
     batch = rollout(state)
+    seen = batch.rollout
     flat, unflatten = ravel_pytree(state.policy)
-    obs, offset = batch.obs.reshape(100, 3)[::2], batch.offsets[SEGMENTS[::2]]
+    obs, offset = seen.obs.reshape(100, 3)[::2], seen.offsets[SEGMENTS[::2]]
     values = lambda p: jax.vmap(lambda d, o: unflatten(p + d)(o))(offset, obs)  # noqa: E731
     old = values(flat)
     hessian = jax.jit(jax.hessian(lambda p: jnp.mean(state.policy.divergence(old, values(p)))))(flat)
@@ -110,14 +119,15 @@ def test_an_update_improves_the_surrogate_within_the_trust_region(is_discrete):
     state = agent.init(jax.random.key(0))
     batch = rollout(state)
     after, report = jax.jit(agent.update)(state, batch)
-    assert report.accepted == 1
-    assert report.improvement > 0
-    assert 0.001 < report.kl <= CONFIG.delta_kl
-    values = baseline.predict(state.baseline, batch.obs, batch.time)
-    ends = (batch.reward, batch.terminated, batch.truncated)
+    assert report["accepted"] == 1
+    assert report["improvement"] > 0
+    assert 0.001 < report["kl"] <= CONFIG.delta_kl
+    seen = batch.rollout
+    values = baseline.predict(state.baseline, seen.obs, seen.time)
+    ends = (seen.reward, seen.terminated, seen.truncated)
     advantage = baseline.standardise(baseline.advantages(*ends, values, values, 0.99, 1.0)).reshape(-1)
     gain, kl = naive(state, batch, advantage, ravel_pytree(after.policy)[0])
-    np.testing.assert_allclose((report.improvement, report.kl), (gain, kl), rtol=1e-3)
+    np.testing.assert_allclose((report["improvement"], report["kl"]), (gain, kl), rtol=1e-3)
 
 
 def test_the_baseline_is_fitted_after_the_update_on_the_returns_of_the_batch():
@@ -126,14 +136,15 @@ def test_the_baseline_is_fitted_after_the_update_on_the_returns_of_the_batch():
     assert not state.baseline.any()
     batch = rollout(state)
     after, report = jax.jit(agent.update)(state, batch)
-    assert report.explained_variance == 0  # by the baseline of before, which says 0
-    returns = baseline.discounted_returns(batch.reward, batch.terminated, batch.truncated, 0 * batch.reward, 0.99)
-    np.testing.assert_allclose(after.baseline, baseline.fit(batch.obs, batch.time, returns), rtol=1e-3, atol=1e-3)
+    assert report["explained_variance"] == 0  # by the baseline of before, which says 0
+    seen = batch.rollout
+    returns = baseline.discounted_returns(seen.reward, seen.terminated, seen.truncated, 0 * seen.reward, 0.99)
+    np.testing.assert_allclose(after.baseline, baseline.fit(seen.obs, seen.time, returns), rtol=1e-3, atol=1e-3)
 
 
 def assert_untouched(state, after, report):
-    assert report.accepted == 0
-    assert report.kl == 0
+    assert report["accepted"] == 0
+    assert report["kl"] == 0
     for old, new in zip(jax.tree.leaves(state.policy), jax.tree.leaves(after.policy), strict=True):
         np.testing.assert_array_equal(old, new)
 
@@ -144,22 +155,22 @@ def test_a_step_that_violates_the_trust_region_is_rejected_and_leaves_the_policy
     state = agent.init(jax.random.key(0))
     batch = rollout(state, config)
     # The Fisher matrix sees even rows alone, where the policy hardly depends on its weights: the step is too long.
-    obs = np.where(np.arange(STEPS)[:, None] % 2 == 0, 0.01, 1.0) * batch.obs
-    batch = batch._replace(obs=jnp.asarray(obs, jnp.float32))
+    obs = np.where(np.arange(STEPS)[:, None] % 2 == 0, 0.01, 1.0) * batch.rollout.obs
+    batch = changed(batch, obs=jnp.asarray(obs, jnp.float32))
     after, report = jax.jit(agent.update)(state, batch)
-    assert report.backtracks == 1
+    assert report["backtracks"] == 1
     assert_untouched(state, after, report)
     _, accepted = jax.jit(learner().update)(state, batch)  # with more tries there is a shorter step
-    assert accepted.accepted == 1
-    assert 0 < accepted.kl <= config.delta_kl
+    assert accepted["accepted"] == 1
+    assert 0 < accepted["kl"] <= config.delta_kl
 
 
 def test_a_step_that_improves_nothing_is_rejected():
     agent = learner()
     state = agent.init(jax.random.key(0))
     batch = rollout(state)
-    after, report = jax.jit(agent.update)(state, batch._replace(reward=jnp.zeros_like(batch.reward)))
-    assert report.backtracks == CONFIG.max_backtracks
+    after, report = jax.jit(agent.update)(state, changed(batch, reward=jnp.zeros_like(batch.rollout.reward)))
+    assert report["backtracks"] == CONFIG.max_backtracks
     assert_untouched(state, after, report)
 
 

@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
-from paramnoise.envs import AtariFrames, FrameStep, atari, is_atari
-from paramnoise.envs.atari import GAMES, frames_of, game_rom, game_title
+from paramnoise.envs import atari
+from paramnoise.envs.atari import GAMES, AtariFrames, frames_of, game_rom, game_title, is_atari
+from paramnoise.loops.environments import EnvStep
 from paramnoise.validation import UsageError
 
 FIRE = 1
 
 
-def played(envs: AtariFrames, actions: np.ndarray) -> list[FrameStep]:
+def played(envs: AtariFrames, actions: np.ndarray) -> list[EnvStep]:
     return [envs.step(action) for action in actions]
 
 
-def assert_same(one: FrameStep, other: FrameStep) -> None:
-    for name, field, same in zip(FrameStep._fields, one, other, strict=True):
+def assert_same(one: EnvStep, other: EnvStep) -> None:
+    for name, field, same in zip(EnvStep._fields, one, other, strict=True):
         np.testing.assert_array_equal(field, same, err_msg=name)
 
 
@@ -51,9 +52,9 @@ def by_hand(rom: str, actions: np.ndarray) -> tuple[np.ndarray, list[float]]:
 
 def test_frames_and_scores_are_those_of_a_lone_emulator():
     actions = np.random.default_rng(0).integers(3, size=75)  # long enough for Pong's first point
-    envs = AtariFrames("Pong", 1, seed=0, noop_max=0)
+    envs = AtariFrames("Pong", 1, [0], noop_max=0)
     frames, steps = [envs.restart()], played(envs, actions[:, None])
-    frames = np.concatenate(frames + [step.frame for step in steps])
+    frames = np.concatenate(frames + [step.obs for step in steps])
     expected, rewards = by_hand("pong", actions)
     assert np.abs(frames - expected).max() <= 0.5 + 1e-6  # rounded
     assert [step.reward.item() for step in steps] == rewards
@@ -63,15 +64,15 @@ def test_frames_and_scores_are_those_of_a_lone_emulator():
 
 
 def test_scores_are_not_clipped():
-    envs = AtariFrames("Alien", 1, seed=0)
+    envs = AtariFrames("Alien", 1, [0])
     envs.restart()
-    actions = np.random.default_rng(0).integers(envs.num_actions, size=(100, 1))
+    actions = np.random.default_rng(0).integers(envs.action_space.n, size=(100, 1))
     assert {step.reward.item() for step in played(envs, actions)} >= {0.0, 10.0}
 
 
 def test_a_step_is_four_frames_and_no_ops_are_not_counted():
     assert frames_of(250_000) == 1_000_000
-    envs = AtariFrames("Pong", 2, seed=0, max_frames=20)
+    envs = AtariFrames("Pong", 2, [0], max_frames=20)
     envs.restart()
     cuts = [step.truncated.tolist() for step in played(envs, np.zeros((10, 2), int))]
     assert cuts == [[i % 5 == 4] * 2 for i in range(10)]
@@ -79,22 +80,22 @@ def test_a_step_is_four_frames_and_no_ops_are_not_counted():
 
 def test_a_time_limit_truncates_and_keeps_the_true_last_frame():
     actions = np.random.default_rng(1).integers(3, size=(7, 2))
-    cut, twin = (AtariFrames("Freeway", 2, seed=4, max_frames=limit) for limit in (24, 400))
+    cut, twin = (AtariFrames("Freeway", 2, [4], max_frames=limit) for limit in (24, 400))
     for envs in (cut, twin):
         envs.restart()
     limited, free = played(cut, actions), played(twin, actions)
     end = limited[5]
     assert (end.terminated.any(), end.truncated.all(), end.starts.all(), end.resets.all()) == (False, True, True, True)
-    np.testing.assert_array_equal(end.final_frame, free[5].frame)
-    assert (end.frame != end.final_frame).any()
+    np.testing.assert_array_equal(end.next_obs, free[5].obs)
+    assert (end.obs != end.next_obs).any()
     assert not limited[4].starts.any()
     assert not limited[6].starts.any()
-    assert limited[4].final_frame is limited[6].final_frame is None
+    assert limited[4].next_obs is limited[6].next_obs is None
 
 
-def breakout(life_loss_ends: bool) -> list[FrameStep]:
+def breakout(life_loss_ends: bool) -> list[EnvStep]:
     """A game of Breakout whose ball is served at every step and never hit, next to one that is not served."""
-    envs = AtariFrames("Breakout", 2, seed=1, life_loss_ends=life_loss_ends)
+    envs = AtariFrames("Breakout", 2, [1], life_loss_ends=life_loss_ends)
     envs.restart()
     return played(envs, np.tile([FIRE, 0], (140, 1)))
 
@@ -108,11 +109,11 @@ def test_a_lost_life_ends_an_episode_and_only_the_last_one_the_game():
         np.testing.assert_array_equal(step.starts, step.terminated)
         assert not step.terminated[1]
         assert not step.truncated.any()
-        assert step.final_frame is None
+        assert step.next_obs is None
 
 
 def test_a_game_that_stays_at_no_lives_before_it_is_over_ends_once(monkeypatch):
-    envs = AtariFrames("Pong", 1, 0)
+    envs = AtariFrames("Pong", 1, [0])
     envs.restart()
     script = iter([(3, False), (2, False), (1, False), (1, False), (0, False), (0, False), (3, True), (3, False)])
     receive = envs._emulators.recv
@@ -131,55 +132,51 @@ def test_where_lives_do_not_end_episodes_all_else_is_the_same():
     for training, evaluation in zip(breakout(life_loss_ends=True), breakout(life_loss_ends=False), strict=True):
         np.testing.assert_array_equal(evaluation.terminated, training.resets)
         np.testing.assert_array_equal(evaluation.starts, training.resets)
-        np.testing.assert_array_equal(evaluation.frame, training.frame)
+        np.testing.assert_array_equal(evaluation.obs, training.obs)
 
 
 def test_an_environment_s_stream_depends_on_its_seed_and_place_alone():
     actions = np.random.default_rng(2).integers(3, size=(8, 4))
-    together, alone = AtariFrames("Pong", 2, [5, 9], max_frames=12), AtariFrames("Pong", 3, 9, max_frames=12)
+    together, alone = AtariFrames("Pong", 2, [5, 9], max_frames=12), AtariFrames("Pong", 3, [9], max_frames=12)
     assert together.num_envs == 4
     first, other = together.restart(), alone.restart()
     np.testing.assert_array_equal(first[2:], other[:2])
     for action in actions:
         one, two = together.step(action), alone.step(action[[2, 3, 0]])
-        np.testing.assert_array_equal(one.frame[2:], two.frame[:2])
+        np.testing.assert_array_equal(one.obs[2:], two.obs[:2])
 
 
 def test_seeds_and_places_start_differently_and_a_restart_repeats():
-    envs = AtariFrames("Freeway", 3, 0)
+    envs = AtariFrames("Freeway", 3, [0])
     first = envs.restart()
     assert len({frame.tobytes() for frame in first}) > 1
     envs.step(np.zeros(3, int))
     np.testing.assert_array_equal(envs.restart(), first)
-    assert (AtariFrames("Freeway", 3, 1).restart() != first).any()
+    assert (AtariFrames("Freeway", 3, [1]).restart() != first).any()
 
 
 @pytest.mark.parametrize("noop_max", [0, 1])
 def test_no_ops_are_drawn_from_none_to_the_most(noop_max):
-    frames = AtariFrames("Freeway", 6, 0, noop_max=noop_max).restart()
+    frames = AtariFrames("Freeway", 6, [0], noop_max=noop_max).restart()
     assert len({frame.tobytes() for frame in frames}) == noop_max + 1
 
 
 @pytest.mark.parametrize("sticky", [0.0, 0.5])
-def test_a_restored_vector_shows_its_stacks_and_goes_on_as_its_twin(sticky, monkeypatch):
+def test_a_restored_vector_shows_its_newest_frames_and_goes_on_as_its_twin(sticky, monkeypatch):
     monkeypatch.setattr(atari, "GAMES_PER_SEED", 3)
-    make = lambda: AtariFrames("Breakout", 3, 2, max_frames=600, repeat_action_probability=sticky)  # noqa: E731
+    make = lambda: AtariFrames("Breakout", 3, [2], max_frames=600, repeat_action_probability=sticky)  # noqa: E731
     served = np.random.default_rng(3).integers(4, size=(330, 3))
     served[:, 0] = FIRE  # a short game; the others are cut now and then, at the limit of 150 steps
     served[:, 1] = 0
     twin, restored = make(), make()
     restored.restart()
     played(restored, served[:5])  # of no matter
-    stacks = np.zeros((3, 4, 84, 84), np.uint8)
-    stacks[:, -1] = twin.restart()
-    for action in served[:300]:
-        step = twin.step(action)
-        stacks[step.resets] = 0
-        stacks = np.concatenate([stacks[:, 1:], step.frame[:, None]], axis=1)
+    twin.restart()
+    newest = played(twin, served[:300])[-1].obs
     snapshot = twin.snapshot()
     assert len(set(snapshot["lengths"].tolist())) > 1
     assert snapshot["games"].max() >= 2
-    np.testing.assert_array_equal(restored.restore(snapshot), stacks)
+    np.testing.assert_array_equal(restored.restore(snapshot), newest)
     for name, array in restored.snapshot().items():
         np.testing.assert_array_equal(array, snapshot[name])
     lost = 0
@@ -192,15 +189,15 @@ def test_a_restored_vector_shows_its_stacks_and_goes_on_as_its_twin(sticky, monk
 
 def test_an_environment_is_seeded_anew_after_some_games_and_restored_from_there(monkeypatch):
     monkeypatch.setattr(atari, "GAMES_PER_SEED", 2)
-    twin, restored = (AtariFrames("Freeway", 2, 6, max_frames=8) for _ in range(2))
+    twin, restored = (AtariFrames("Freeway", 2, [6], max_frames=8) for _ in range(2))
     twin.restart()
     steps = played(twin, np.zeros((11, 2), int))
-    assert len({step.frame.tobytes() for step in steps if step.resets.all()}) > 2
-    np.testing.assert_array_equal(restored.restore(twin.snapshot())[:, -1], steps[-1].frame)
+    assert len({step.obs.tobytes() for step in steps if step.resets.all()}) > 2
+    np.testing.assert_array_equal(restored.restore(twin.snapshot()), steps[-1].obs)
 
 
 def test_what_was_sent_is_received_later():
-    envs, twin = AtariFrames("Pong", 2, 0), AtariFrames("Pong", 2, 0)
+    envs, twin = AtariFrames("Pong", 2, [0]), AtariFrames("Pong", 2, [0])
     for each in (envs, twin):
         each.restart()
     for action in np.array([[2, 3], [0, 1], [5, 4]]):
@@ -210,19 +207,19 @@ def test_what_was_sent_is_received_later():
 
 @pytest.mark.parametrize("action", [-1, 6])
 def test_an_action_that_the_game_does_not_have_is_refused(action):
-    envs = AtariFrames("Pong", 2, 0)
+    envs = AtariFrames("Pong", 2, [0])
     envs.restart()
-    assert envs.num_actions == 6
+    assert envs.action_space.n == 6
     with pytest.raises(UsageError, match="actions must be from 0 to 5"):
         envs.send(np.array([0, action]))
 
 
 def test_fire_can_start_a_game():
-    frames = [AtariFrames("Breakout", 1, 0, noop_max=0, fire_reset=fire) for fire in (False, True)]
+    frames = [AtariFrames("Breakout", 1, [0], noop_max=0, fire_reset=fire) for fire in (False, True)]
     for envs in frames:
         envs.restart()
     unserved, served = (played(envs, np.zeros((10, 1), int)) for envs in frames)
-    assert len({step.frame.tobytes() for step in unserved[5:]}) < len({step.frame.tobytes() for step in served[5:]})
+    assert len({step.obs.tobytes() for step in unserved[5:]}) < len({step.obs.tobytes() for step in served[5:]})
 
 
 @pytest.mark.parametrize(
@@ -250,7 +247,7 @@ def test_the_paper_s_21_games_exist_and_others_work():
 @pytest.mark.parametrize(("name", "hint"), [("ALE/Pnog-v5", "Pong"), ("BankHiest", "BankHeist"), ("xyzzy", "envs")])
 def test_an_unknown_game_is_named_with_its_neighbours(name, hint):
     with pytest.raises(UsageError, match=f"unknown Atari game '{name}'.*{hint}") as caught:
-        AtariFrames(name, 1, 0)
+        AtariFrames(name, 1, [0])
     assert "\n" not in str(caught.value)
 
 
@@ -262,7 +259,7 @@ def test_without_the_extra_names_are_known_and_games_name_the_command(monkeypatc
         assert is_atari("Pong")
         assert is_atari("ALE/Assault-v5")
         with pytest.raises(UsageError, match=r"pip install 'paramnoise\[atari\]'"):
-            AtariFrames("Pong", 1, 0)
+            AtariFrames("Pong", 1, [0])
     finally:
         atari._installed_roms.cache_clear()
 
@@ -272,10 +269,12 @@ def test_without_the_extra_names_are_known_and_games_name_the_command(monkeypatc
     [
         ({"num_envs": 0}, "num_envs must be at least 1, not 0"),
         ({"max_frames": 0}, "max_frames must be at least 1, not 0"),
+        ({"seeds": []}, "seeds must be at least 0"),
+        ({"seeds": [3, -1]}, "seeds must be at least 0"),
         ({"noop_max": -1}, "noop_max must be at least 0, not -1"),
         ({"repeat_action_probability": 1.0}, "repeat_action_probability must be"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings, named):
     with pytest.raises(UsageError, match=named):
-        AtariFrames("Pong", **{"num_envs": 1, "seed": 0, **settings})
+        AtariFrames("Pong", **{"num_envs": 1, "seeds": [0], **settings})

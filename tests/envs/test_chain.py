@@ -9,7 +9,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from paramnoise.envs.chain import ChainEnv, chain, horizon, optimal_return
-from paramnoise.loops.jax_env import step_and_reset
+from paramnoise.loops.environments import step_and_reset
 from paramnoise.validation import UsageError
 
 LEFT, RIGHT = 0, 1

@@ -2,12 +2,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from paramnoise.envs import OURS, env_factory
-from paramnoise.envs.factory import environment_actions
+from paramnoise.envs import env_factory, env_id, environment_actions, preset
+from paramnoise.envs.base import ENVS, NAMESPACE, short_name
+from paramnoise.envs.continuous import DENSE, SPARSE
 from paramnoise.envs.mujoco_guard import DivergenceGuard
-from paramnoise.envs.tasks import DENSE, SPARSE, env_id, short_name
-from paramnoise.envs.presets import make_config, preset
+from paramnoise.runs.config import make_config
 
+OURS = [env for env in ENVS if env.startswith(NAMESPACE)]
 SIZES = {  # the paper's table (app. A.2)
     "SparseCartpoleSwingup": (4, 1),
     "SparseHalfCheetah": (17, 6),
@@ -41,7 +42,7 @@ def test_every_environment_of_ours_is_listed_and_every_sparse_one_has_a_preset()
     assert registered == set(OURS)
     for env in SPARSE:
         assert env in OURS
-        assert preset(env, {}).agent == {"critic_l2": 0.0}
+        assert preset(env, {}).for_agent("ddpg").settings == {"critic_l2": 0.0}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from paramnoise.envs import AtariFrames, stack_env_factory
+from paramnoise.envs import env_source
+from paramnoise.envs.atari import AtariFrames
 from paramnoise.validation import UsageError
 
 
@@ -35,7 +36,7 @@ def shades(stack):
 
 
 def test_a_stack_holds_the_newest_frames_of_the_episode_and_zeros_before():
-    env = pickle.loads(pickle.dumps(stack_env_factory(Counter)))()
+    env = pickle.loads(pickle.dumps(env_source(Counter).make_env))()
     assert env.observation_space == gym.spaces.Box(0, 255, (4, 2, 3), np.uint8)
     assert shades(env.reset(seed=2)[0]) == [0, 0, 0, 20]
     env.step(0)
@@ -46,14 +47,14 @@ def test_a_stack_holds_the_newest_frames_of_the_episode_and_zeros_before():
 
 
 def test_a_picture_is_the_newest_frame_enlarged():
-    env = stack_env_factory(Counter)()
+    env = env_source(Counter).make_env()
     env.reset(seed=2)
     np.testing.assert_array_equal(env.render(), np.full((8, 12, 3), 20))
 
 
 @pytest.fixture(scope="module")
 def freeway():
-    env = pickle.loads(pickle.dumps(stack_env_factory("Freeway", {"max_frames": 40})))()
+    env = pickle.loads(pickle.dumps(env_source("Freeway", {"max_frames": 40}).make_env))()
     yield env
     env.close()
 
@@ -61,13 +62,13 @@ def freeway():
 def test_a_game_is_that_of_its_seed_whatever_was_played_before(freeway):
     freeway.reset(seed=5)
     freeway.step(1)
-    vector = AtariFrames("Freeway", 1, 9, max_frames=40)
+    vector = AtariFrames("Freeway", 1, [9], max_frames=40)
     frames = [np.zeros((84, 84), np.uint8)] * 3 + [vector.restart()[0]]
     np.testing.assert_array_equal(freeway.reset(seed=9)[0], frames)
     for time in range(1, 11):
         stack, reward, terminated, truncated, _ = freeway.step(1)
         step = vector.step(np.array([1]))
-        frames.append(step.frame[0] if time < 10 else step.final_frame[0])
+        frames.append(step.obs[0] if time < 10 else step.next_obs[0])
         np.testing.assert_array_equal(stack, frames[-4:])
         assert (reward, terminated, truncated) == (step.reward[0], False, time == 10)
     vector.close()
@@ -84,7 +85,7 @@ def test_without_a_seed_the_next_game_is_drawn_from_the_last(freeway):
 
 
 def test_a_lost_life_does_not_end_a_game():
-    env = stack_env_factory("Breakout", {"noop_max": 0, "fire_reset": True})()
+    env = env_source("Breakout", {"noop_max": 0, "fire_reset": True}).make_env()
     env.reset(seed=0)
     ends = []
     while True:
@@ -97,4 +98,4 @@ def test_a_lost_life_does_not_end_a_game():
 
 def test_a_setting_that_no_game_has_is_refused():
     with pytest.raises(UsageError, match="cannot make Freeway with"):
-        stack_env_factory("Freeway", {"difficulty": 1})()
+        env_source("Freeway", {"difficulty": 1})

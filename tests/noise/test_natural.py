@@ -7,8 +7,8 @@ from jax.flatten_util import ravel_pytree
 
 from paramnoise import noise
 from paramnoise.networks import MLP
-from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient, fisher_product
 from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy
+from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient, fisher_product
 
 KEY = jax.random.key(0)
 natural_noise = eqx.filter_jit(noise.natural_noise)
@@ -71,6 +71,13 @@ def test_conjugate_gradient_takes_as_many_steps_as_it_may_and_none_for_nothing()
     one = conjugate_gradient(lambda v: matrix @ v, jnp.array([1.0, 1.0]), steps=1)
     np.testing.assert_allclose(one, [2 / 11, 2 / 11], rtol=1e-6)  # steepest descent: r'r / r'Ar
     np.testing.assert_array_equal(conjugate_gradient(lambda v: matrix @ v, jnp.zeros(2)), [0.0, 0.0])
+
+
+def test_conjugate_gradient_ends_at_an_absolute_squared_residual_however_small_the_target():
+    matrix = jnp.diag(jnp.array([1.0, 2.0, 5.0]))
+    solve = lambda size: conjugate_gradient(lambda v: matrix @ v, size * jnp.ones(3), steps=10)  # noqa: E731
+    np.testing.assert_array_equal(solve(5e-6), [0.0, 0.0, 0.0])  # 3 * 5e-6^2 is below 1e-10
+    np.testing.assert_allclose(solve(1e-3), [1e-3, 5e-4, 2e-4], atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,11 @@ class Taken(NamedTuple):
     """Whether train steps are due with it."""
 
 
+def below(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 class Feed(Protocol):
     """The host's side of one kind of experience."""
 

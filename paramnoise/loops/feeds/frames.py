@@ -4,7 +4,7 @@ Several seeds may train side by side: arrays then have a leading axis of seeds.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ADAPT
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import EnvStep
-from paramnoise.loops.feeds import Taken
+from paramnoise.loops.feeds import Taken, below
 from paramnoise.loops.step import TrainState
 
 
@@ -34,7 +34,7 @@ class FrameFeed:
 
     is_beside = True
     axes: tuple[int | None, ...] = (0, None)
-    block = None
+    block: int | None = None
     waits = False
     remedy = "a lower rate may help"
 
@@ -80,7 +80,7 @@ class FrameFeed:
 
     def learn(self, variant: Hashable, state: TrainState, *taken: Any) -> TrainState:
         """Stores the step if it was not stored on the host, then trains and adapts as often as is due."""
-        train_steps, adapts = variant  # type: ignore[misc]
+        train_steps, adapts = cast(tuple[int, bool], variant)
         given, adaptations = taken
         drawn, batch_size = given, self._learner.config.batch_size
         if not self._hosted:
@@ -204,11 +204,6 @@ class FrameFeed:
 def in_batches(drawn: Drawn, batch_size: int) -> Drawn:
     """Draws split into batches, along a new first axis."""
     return jax.tree.map(lambda x: x.reshape(-1, batch_size, *x.shape[1:]), drawn)
-
-
-def below(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The arrays whose names begin with a prefix, by the rest of their names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _parts(pending: Pending) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class ReplayFeed:
 
     is_beside = False
     axes: tuple[int | None, ...] = ()
-    block = None
+    block: int | None = None
     waits = False
     remedy = "a lower rate may help"
 

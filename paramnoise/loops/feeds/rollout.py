@@ -35,14 +35,15 @@ class RolloutFeed:
         size, num_envs = learner.config.batch_size, len(obs)
         require(size >= num_envs, "batch_size", size, f"at least num_envs ({num_envs})")
         self._learner, self._exploration = learner, exploration
-        self.block = size // num_envs
-        self._batch_size = self.block * num_envs
+        steps_each = size // num_envs
+        self.block: int | None = steps_each
+        self._batch_size = steps_each * num_envs
         policy = jax.eval_shape(lambda key: learner.policy(learner.init(key)), jax.random.PRNGKey(0))
         parameters = sum(leaf.size for leaf in jax.tree.leaves(policy))
         action = np.zeros(num_envs, np.int32)
         if not learner.spaces.is_discrete:
             action = np.zeros((num_envs, learner.spaces.actions), np.float32)
-        self._buffer = RolloutBuffer(obs, action, self.block, parameters)
+        self._buffer = RolloutBuffer(obs, action, steps_each, parameters)
         self._no_offsets = np.zeros((num_envs, parameters), np.float32)
         self.experience: Any = ()
 

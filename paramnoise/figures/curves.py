@@ -1,0 +1,152 @@
+"""Figures of learning curves: noise-free return against environment steps, per task and exploration or agent.
+
+A figure is a few lines of data. Its runs are ordinary run directories, OUT/FIGURE/ENV/METHOD/seed-S, each of one config
+and one seed; a finished one is never run again.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import gymnasium as gym
+
+from paramnoise.envs.base import env_id, short_name
+from paramnoise.envs.continuous import DENSE, SPARSE
+from paramnoise.figures import curve_summary, sample_efficiency
+from paramnoise.figures.base import RESULTS, Arguments, Figure, Method, draw
+from paramnoise.figures.curve_results import read_results, write_results
+from paramnoise.figures.curve_runs import CurveRun, check_envs, in_order
+from paramnoise.figures.figure_sweep import Sweep
+from paramnoise.parallel.engine import Engine
+from paramnoise.runs.config import make_config
+from paramnoise.validation import UsageError
+
+SUMMARY = "summary.csv"
+"""Beside a figure's results.csv: what they come to."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CurveScale:
+    """How much of a figure of learning curves to run."""
+
+    envs: tuple[str, ...]
+    """The tasks, one panel each; about the slowest first, since they are run in this order."""
+    seeds: int
+    """Seeds per task and exploration, from 0."""
+    steps: int
+    """Environment steps of a run, times what the figure says of its agent."""
+    eval_every: int = 10_000
+    """Environment steps between noise-free evaluations."""
+    eval_episodes: int = 20
+    """Episodes of an evaluation."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CurveArguments(Arguments):
+    """What `paramnoise reproduce` takes for a figure of learning curves."""
+
+    envs: tuple[str, ...] = ()
+    """Tasks, by id or short name, in place of the scale's; any id of Gymnasium's works."""
+    steps: int | None = None
+    """Environment steps of a run, in place of the scale's; ES gets 25 times as many in the figure es."""
+    eval_every: int | None = None
+    """Environment steps between noise-free evaluations, in place of the scale's."""
+    eval_episodes: int | None = None
+    """Episodes of an evaluation, in place of the scale's."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CurveFigure(Figure[CurveScale]):
+    """A panel per task, a line per method."""
+
+    steps_per_epoch: int = 10_000
+    """Environment steps in one unit of the x axis."""
+    times: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """How many times the steps of a scale an agent gets; once unless it is named."""
+    thresholds: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
+    """Returns to be reached, by task; where there are any, the figure is about the steps that this takes."""
+
+    arguments: ClassVar[type[Arguments]] = CurveArguments
+
+    @property
+    def shows(self) -> str:
+        """What the figure shows, in a few words."""
+        return "steps until a return is reached" if self.thresholds else "learning curves, a panel per task"
+
+    def grid(self, scale: CurveScale, methods: Sequence[Method], out: Path) -> list[CurveRun]:
+        """All runs, task by task; the seeds of a task one after the other, so that a stopped sweep can be compared."""
+        return [
+            CurveRun(
+                out / self.name,
+                self.name_of(method),
+                make_config(
+                    method.algorithm,
+                    env,
+                    exploration=method.exploration,
+                    seed=seed,
+                    steps=scale.steps * self.times.get(method.algorithm, 1),
+                    eval_every=scale.eval_every,
+                    eval_episodes=scale.eval_episodes,
+                ),
+            )
+            for env in scale.envs
+            for seed in range(scale.seeds)
+            for method in methods
+        ]
+
+    def sweep(self, args: CurveArguments, out: Path, engine: Engine) -> Sweep:
+        """What was asked for; raises UsageError if it cannot be run."""
+        scale = self.asked_scale(args)
+        scale = dataclasses.replace(scale, envs=tuple(dict.fromkeys(map(find_env, scale.envs))))
+        runs = self.grid(scale, self.asked_methods(args), out)
+        for each in runs:
+            each.check()
+        todo = in_order(each for each in runs if not each.is_finished())
+        check_envs(todo)
+
+        def write() -> bool:
+            points = [point for each in runs for point in each.curve()]
+            if points:
+                write_results(points, out / self.name / RESULTS)
+            return bool(points)
+
+        return Sweep(
+            headline=f"{self.title}: {len(runs)} runs, {len(runs) - len(todo)} on disk, {engine}",
+            directory=out / self.name,
+            runs=runs,
+            pieces=runs,
+            todo=todo,
+            unit="runs",
+            write=write,
+        )
+
+    def report(self, directory: Path, sweep: Sweep | None) -> None:
+        """Prints a table of what the curves come to, writes it to summary.csv, and draws the curves."""
+        points = read_results(directory / RESULTS)
+        if self.thresholds:
+            sample_efficiency.report(points, self.thresholds, directory / SUMMARY)
+        else:
+            curve_summary.report(points, directory / SUMMARY)
+        if sweep is not None:
+            if unfinished := sweep.unfinished():
+                print(unfinished)
+            print(directory / RESULTS)
+
+        def to_file(path: Path) -> None:
+            from paramnoise.figures.plots import plot_learning_curves, plot_sample_efficiency
+
+            (plot_sample_efficiency if self.thresholds else plot_learning_curves)(self, points, path)
+
+        draw(directory / f"{self.name}.png", to_file)
+
+
+def find_env(name: str) -> str:
+    """The id of an environment that Gymnasium knows, from its id or name."""
+    env = env_id(name)
+    if env not in gym.registry:
+        raise UsageError(
+            f"unknown environment {name!r}: choose from {', '.join(map(short_name, (*DENSE, *SPARSE)))}, "
+            "or give an id that `paramnoise envs` lists"
+        )
+    return env

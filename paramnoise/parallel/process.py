@@ -1,0 +1,43 @@
+"""What a process sets up for itself: where it computes, with how many threads, where compiled programs are kept."""
+
+import os
+from pathlib import Path
+
+import jax
+
+from paramnoise.validation import RunError, UsageError
+
+INTERRUPTED = 128
+"""Added to a signal's number, it is the exit status of a command that the signal stopped."""
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def compute_on_cpu() -> None:
+    """Leaves an accelerator alone, unless JAX_PLATFORMS says otherwise: many small processes do not share one well."""
+    if not os.environ.get("JAX_PLATFORMS"):
+        jax.config.update("jax_platforms", "cpu")
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled programs between runs, in the user's cache unless JAX was told another place."""
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "paramnoise" / "xla"))
+
+
+def use_one_thread() -> None:
+    """Gives XLA one thread on a CPU, unless PJRT_NPROC says otherwise; it is read when JAX first computes.
+
+    More threads slow small networks down, and take the core on which the environments could step meanwhile.
+    """
+    os.environ.setdefault("PJRT_NPROC", "1")
+
+
+def one_line(error: Exception) -> str:
+    """An error as one line for people; its type is named unless the error is written for users."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, RunError | UsageError) else f"{type(error).__name__}: {text}"

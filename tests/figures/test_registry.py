@@ -1,0 +1,57 @@
+"""One way to register and run a figure: what all figures share, and a figure from outside the package."""
+
+import dataclasses
+
+import pytest
+
+from paramnoise.cli import main
+from paramnoise.figures.base import FIGURES, Arguments, Method, register_figure
+from paramnoise.figures.curves import CurveArguments, CurveFigure, CurveScale
+from paramnoise.validation import UsageError
+
+OURS = ("atari", "chain", "ddpg-dense", "ddpg-sparse", "es", "trpo-dense", "trpo-sparse")
+
+
+@pytest.fixture
+def mine(monkeypatch) -> CurveFigure:
+    """A figure of one's own, of two runs of 40 steps."""
+    monkeypatch.setitem(FIGURES, "mine", None)  # so that it is forgotten afterwards
+    return register_figure(
+        CurveFigure(
+            name="mine",
+            methods=(Method("dqn", "none", "Greedy"), Method("dqn", "epsilon-greedy", "Epsilon-greedy")),
+            scales={"small": CurveScale(envs=("CartPole",), seeds=1, steps=40, eval_every=20, eval_episodes=1)},
+        )
+    )
+
+
+def test_the_paper_s_figures_are_registered_and_say_where_the_paper_shows_them():
+    assert set(OURS) <= set(FIGURES)
+    assert all(FIGURES[name].paper and FIGURES[name].help.startswith("Reproduce ") for name in OURS)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_figure_has_the_options_that_all_share_and_no_two_meanings_for_a_scale(name):
+    figure = FIGURES[name]
+    shared = {field.name for field in dataclasses.fields(Arguments)}
+    own = {field.name for field in dataclasses.fields(figure.arguments)}
+    assert shared == {"scale", "explorations", "seeds", "workers", "engine", "ray_address", "out"}
+    assert shared < own
+    assert own - shared <= {field.name for scale in figure.scales.values() for field in dataclasses.fields(scale)}
+    assert set(figure.scales) == {"smoke", "small", "paper"}
+
+
+def test_a_figure_of_ones_own_is_run_and_drawn_by_name(mine, tmp_path, capsys):
+    assert main(f"reproduce mine --workers 1 --out {tmp_path}".split()) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("mine: 2 runs, 0 on disk, 1 workers\n[1/2] CartPole-v1/none/seed-0: return ")
+    assert (tmp_path / "mine/CartPole-v1/epsilon-greedy/seed-0/summary.json").exists()
+    assert len((tmp_path / "mine/results.csv").read_text().splitlines()) == 1 + 4
+    (tmp_path / "mine/mine.png").unlink()
+    assert main(f"plot mine --out {tmp_path}".split()) == 0
+    assert (tmp_path / "mine/mine.png").exists()
+
+
+def test_a_scale_that_a_figure_does_not_have_is_refused(mine, tmp_path):
+    with pytest.raises(UsageError, match="unknown scale 'paper': choose from small"):
+        mine.reproduce(CurveArguments(scale="paper", out=tmp_path))
