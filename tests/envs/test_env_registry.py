@@ -89,8 +89,8 @@ def test_settings_that_go_with_an_exploration_come_with_it_alone():
 def test_another_version_has_the_preset_unless_it_has_its_own_and_another_namespace_has_none():
     register_task(preset=dqn_preset(gamma=0.5))
     register_task("mine/Task-v4", preset=dqn_preset(gamma=0.6))
-    assert preset("mine/Task-v5", {}).of("dqn").settings == {"gamma": 0.5}
-    assert preset("mine/Task-v4", {}).of("dqn").settings == {"gamma": 0.6}
+    assert preset("mine/Task-v5", {}).for_agent("dqn").settings == {"gamma": 0.5}
+    assert preset("mine/Task-v4", {}).for_agent("dqn").settings == {"gamma": 0.6}
     assert preset("theirs/Task-v3", {}) == Preset()
 
 

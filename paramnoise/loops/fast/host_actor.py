@@ -45,10 +45,13 @@ class HostActor:
     def load(self, policy: Any, explored: Any) -> None:
         """Takes the policies that act from now on; their arrays are NumPy's."""
         acting, has_axis = self._exploration.acting_policy(explored, policy)
-        if has_axis and self._num_envs == 1:  # one environment needs no axis of environments, and is faster without
-            acting = jax.tree.map(lambda leaf: leaf[0], acting)
         twin = _twin_type(acting)
         assert twin is not None
+        if has_axis and self._num_envs == 1:  # one environment needs no axis of environments, and is faster without
+            acting = jax.tree.map(lambda leaf: leaf[0], acting)
+        if twin.is_stochastic and not has_axis and self._num_envs > 1:
+            # A product of its own for each environment, as with noise: on-policy, noise of 0 then changes no bit.
+            acting = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (self._num_envs, *leaf.shape)), acting)
         self._policy = twin(acting)
 
     def act(self, obs: np.ndarray, step: int) -> np.ndarray:

@@ -57,8 +57,7 @@ ACTIVATIONS: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {jnp.tanh: np.
 
 
 def _linear(weight: np.ndarray, bias: np.ndarray, x: np.ndarray) -> np.ndarray:
-    # A product of its own for each environment, whether or not they share a weight: noise of 0 then changes no bit.
-    return np.matmul(weight, x[..., None])[..., 0] + bias
+    return (x @ weight.T if weight.ndim == 2 else np.matmul(weight, x[..., None])[..., 0]) + bias
 
 
 def _normalised(norm: eqx.nn.LayerNorm, x: np.ndarray) -> np.ndarray:
