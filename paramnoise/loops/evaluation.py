@@ -32,15 +32,17 @@ class Progress:
         self._running = np.zeros(len(seeds) * num_envs)
         self._num_envs = num_envs
 
-    def count(self, reward: np.ndarray, resets: np.ndarray) -> None:
-        """Takes note of a step of every environment, and of where an episode, or a game, ended with it."""
+    def count(self, reward: np.ndarray, resets: np.ndarray) -> bool:
+        """Takes note of a step of every environment, and of where an episode, or a game, ended; whether one did."""
         self._running += reward
-        if resets.any():
+        ended = bool(resets.any())
+        if ended:
             for place in map(int, np.flatnonzero(resets)):
                 member = place // self._num_envs
                 self.ended[member].append(float(self._running[place]))
                 self.episodes[member] += 1
             self._running[resets] = 0.0
+        return ended
 
     def snapshot(self, member: int) -> dict[str, np.ndarray]:
         """What there is of one seed, the step apart."""

@@ -73,6 +73,8 @@ class Stepping:
             self._programs, self._feed, self._key, side_by_side, overlap=overlap, waits=self._actor is not None
         )
         self._loaded_at = -1
+        self._unpacked: tuple[Any, Any] = (None, None)
+        self._clips = learner.experience == "rollout" and not learner.spaces.is_discrete
 
     def _make_feed(self, on_host: bool, save_replay: bool) -> Feed:
         """The feed of the experience that the learner asks for."""
@@ -89,7 +91,8 @@ class Stepping:
         feed, progress = self._feed, self.progress
         shown = self._see()
         actions = self._act(shown)
-        self._envs.send(self._executed(actions))
+        # On-policy, continuous actions are kept as sampled and executed within bounds.
+        self._envs.send(np.minimum(np.maximum(actions, -1.0), 1.0) if self._clips else actions)
         if feed.is_beside:
             self._learning.take_in(progress.step)
         after = self._envs.recv()
@@ -178,7 +181,8 @@ class Stepping:
             return np.concatenate([self._random_actions(seed) for seed in self.seeds])
         if self._any_start:
             self._begin_episodes(np.int32(step))
-        self._feed.begin(self._starts, self._offsets)
+        if self._any_start or self._feed.begins:
+            self._begin_segments()
         if self._any_start:
             self._starts, self._any_start = np.zeros_like(self._starts), False  # a new one: a program may still read it
         if self._actor is not None:
@@ -204,11 +208,17 @@ class Stepping:
         for member, env in np.argwhere(self._starts.reshape(self._shape)).astype(np.int32):
             learning.explored = programs.begin_one(learning.explored, learning.source, self._key, step, member, env)
 
-    def _offsets(self) -> np.ndarray | None:
-        """What behaviour adds to the parameters, of each environment."""
-        explored = self._programs.explored.unpack(list(map(np.asarray, self._learning.explored)))
-        offsets = self.exploration.offsets(explored)
-        return None if offsets is None else np.asarray(offsets)
+    def _begin_segments(self) -> None:
+        """Tells the feed where episodes or its batch begin, and what behaviour adds to the parameters from there on."""
+        offsets = self.exploration.offsets(self._explored_on_host()) if self._feed.waits else None
+        self._feed.begin(self._starts, None if offsets is None else np.asarray(offsets))
+
+    def _explored_on_host(self) -> Any:
+        """The state of exploration that acts, in NumPy; unpacked once for each that there is."""
+        explored = self._learning.explored
+        if self._unpacked[0] is not explored:
+            self._unpacked = (explored, self._programs.explored.unpack(list(map(np.asarray, explored))))
+        return self._unpacked[1]
 
     def _load_actor(self, actor: HostActor) -> None:
         """Gives the actor the policies of now, unless it has them: an episode's may be fixed when it begins."""
@@ -216,19 +226,13 @@ class Stepping:
         fresh = self._loaded_at >= 0 and (self.exploration.fixes_episodes or self._loaded_at == learning.times_learned)
         if not fresh:
             policy = self._programs.policy(list(map(np.asarray, learning.source)))
-            actor.load(policy, self._programs.explored.unpack(list(map(np.asarray, learning.explored))))
+            actor.load(policy, self._explored_on_host())
             self._loaded_at = learning.times_learned
-
-    def _executed(self, actions: np.ndarray) -> np.ndarray:
-        """On-policy, continuous actions are kept as sampled and executed within bounds."""
-        if self.learner.experience != "rollout" or self.learner.spaces.is_discrete:
-            return actions
-        return np.minimum(np.maximum(actions, -1.0), 1.0)
 
     def _count(self, after: EnvStep) -> None:
         """Takes note of what a step led to."""
         self._obs, self._resets = after.obs, after.resets
-        if after.starts.any():
+        ended = self.progress.count(after.reward, after.resets)
+        if ended or (after.starts is not after.resets and after.starts.any()):  # a game may go on after a lost life
             self._starts |= after.starts
             self._any_start = True
-        self.progress.count(after.reward, after.resets)

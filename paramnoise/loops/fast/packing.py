@@ -15,9 +15,14 @@ class FlatVectors:
     def __init__(self, tree: Any):
         """Takes the layout of a tree of arrays, or of their shapes."""
         leaves, self._structure = jax.tree.flatten(tree)
-        self._shapes = [leaf.shape for leaf in leaves]
         self._dtypes = [leaf.dtype for leaf in leaves]
         self._kinds = sorted(set(self._dtypes), key=str)
+        ends = dict.fromkeys(self._kinds, 0)
+        self._places = []  # of each leaf: its vector, where it begins and ends there, its shape
+        for leaf, dtype in zip(leaves, self._dtypes, strict=True):
+            start = ends[dtype]
+            ends[dtype] += int(np.prod(leaf.shape))
+            self._places.append((self._kinds.index(dtype), start, ends[dtype], leaf.shape))
 
     def pack(self, tree: Any) -> list[Array]:
         """The vectors of a tree."""
@@ -29,12 +34,7 @@ class FlatVectors:
 
     def unpack(self, vectors: Sequence[Any]) -> Any:
         """The tree of these vectors, JAX's or NumPy's."""
-        starts = dict.fromkeys(self._kinds, 0)
-        leaves = []
-        for shape, dtype in zip(self._shapes, self._dtypes, strict=True):
-            start, size = starts[dtype], int(np.prod(shape))
-            leaves.append(vectors[self._kinds.index(dtype)][start : start + size].reshape(shape))
-            starts[dtype] += size
+        leaves = [vectors[kind][start:end].reshape(shape) for kind, start, end, shape in self._places]
         return jax.tree.unflatten(self._structure, leaves)
 
 

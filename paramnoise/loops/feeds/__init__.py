@@ -3,7 +3,7 @@
 A feed takes in steps on the host, says when learning is due, and has the pure function that then learns from them.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -56,8 +56,12 @@ class Feed(Protocol):
     def acts_at_random(self, step: int) -> bool:
         """Whether actions at a step are random, to fill replay first."""
 
-    def begin(self, starts: np.ndarray, offsets: Callable[[], np.ndarray | None]) -> None:
-        """Hears where episodes start, before each step; `offsets` tells what behaviour adds to the parameters."""
+    @property
+    def begins(self) -> bool:
+        """Whether something begins with the next step though no episode starts."""
+
+    def begin(self, starts: np.ndarray, offsets: np.ndarray | None) -> None:
+        """Hears where episodes start, before the step; `offsets` is what behaviour adds to the parameters."""
 
     def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:
         """Takes in a step: what was shown, where nothing before it counts, what was done, and what it led to."""

@@ -3,7 +3,7 @@
 Several seeds may train side by side: arrays then have a leading axis of seeds.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -36,6 +36,7 @@ class FrameFeed:
     axes: tuple[int | None, ...] = (0, None)
     block: int | None = None
     waits = False
+    begins = False
     remedy = "a lower rate may help"
 
     def __init__(
@@ -111,7 +112,7 @@ class FrameFeed:
         """Until learning starts (app. A.1)."""
         return step < self._learner.config.learning_starts
 
-    def begin(self, starts: np.ndarray, offsets: Callable[[], np.ndarray | None]) -> None:
+    def begin(self, starts: np.ndarray, offsets: np.ndarray | None) -> None:
         """Nothing: a frame does not know its episode."""
 
     def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:

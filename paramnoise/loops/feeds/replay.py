@@ -1,6 +1,6 @@
 """The feed of replay: transitions wait on the host until a train step or an adaptation is due, then go in together."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -26,6 +26,7 @@ class ReplayFeed:
     axes: tuple[int | None, ...] = ()
     block: int | None = None
     waits = False
+    begins = False
     remedy = "a lower rate may help"
 
     def __init__(self, learner: Learner, exploration: Exploration, num_envs: int):
@@ -56,7 +57,7 @@ class ReplayFeed:
         """Never: what is explored first is the exploration's to say."""
         return False
 
-    def begin(self, starts: np.ndarray, offsets: Callable[[], np.ndarray | None]) -> None:
+    def begin(self, starts: np.ndarray, offsets: np.ndarray | None) -> None:
         """Nothing: a transition does not know its episode."""
 
     def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:

@@ -4,7 +4,7 @@ Episodes go on from one batch to the next. An episode's behaviour is the policy 
 it is constant within a batch and follows what was learned after it.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -65,12 +65,15 @@ class RolloutFeed:
         """Never: a batch is of the policy's own actions."""
         return False
 
-    def begin(self, starts: np.ndarray, offsets: Callable[[], np.ndarray | None]) -> None:
+    @property
+    def begins(self) -> bool:
+        """Whether the batch is empty."""
+        return self._buffer.filled == 0
+
+    def begin(self, starts: np.ndarray, offsets: np.ndarray | None) -> None:
         """Begins a segment of every environment in which an episode or the batch starts."""
-        begins = starts | (self._buffer.filled == 0)
-        if begins.any():
-            known = offsets()
-            self._buffer.begin_segments(begins, starts, self._no_offsets if known is None else known)
+        own = self._no_offsets if offsets is None else offsets
+        self._buffer.begin_segments(starts | self.begins, starts, own)
 
     def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:
         """Takes in a step."""
