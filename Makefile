@@ -52,19 +52,19 @@ chain: $(READY)  ## the paper's chain figure, all of it
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
 # The peers need PyTorch, which has no place in the environment that the product is tested in.
 $(BENCH_READY): pyproject.toml constraints.txt benchmarks/constraints.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	$(BENCH)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt \
 		--constraint benchmarks/constraints.txt --editable '.[bench]'
 	touch $(BENCH_READY)
 
 $(RAY_READY): pyproject.toml constraints.txt
 	test -x $(RAY)/bin/python || $(PYTHON) -m venv $(RAY)
-	$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,ray]'
+	$(RAY)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev,ray]'
 	touch $(RAY_READY)
 
 clean:

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from paramnoise.loops import stepping
+from paramnoise.loops import programs
 
 
 @pytest.fixture
@@ -26,22 +26,7 @@ def optimised():
     name = "jax_disable_most_optimizations"
     before = jax.config.values[name]
     jax.config.update(name, False)
+    programs._shared.clear()
     yield
     jax.config.update(name, before)
-
-
-@pytest.fixture(scope="module")
-def shared_programs():
-    """Loops with equal settings share their programs, which are pure: a test compiles for longer than it runs."""
-    make, made = stepping.Programs, {}
-
-    def programs(learner, exploration, feed, key, obs, seeds):
-        stores_on_host = bool(getattr(feed, "_hosted", ()))
-        settings = (learner.config, learner.spaces, exploration, type(feed), stores_on_host, obs.shape, seeds)
-        if settings not in made:
-            made[settings] = make(learner, exploration, feed, key, obs, seeds)
-        return made[settings]
-
-    stepping.Programs = programs
-    yield
-    stepping.Programs = make
+    programs._shared.clear()

@@ -68,6 +68,8 @@ class Learner(NamedTuple):
     """Rollout, returns: what was gathered, the number of updates so far -> the batch for `update`; in NumPy."""
     experience: ExperienceKind = "replay"
     """What it learns from; registration sets it."""
+    made_by: Callable[..., Any] | None = None
+    """The agent's `make`; registration sets it. Learners of one `make`, config and spaces are the same functions."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -174,7 +176,7 @@ def register_agent(
 
         @functools.wraps(make)
         def made(config: Any, spaces: Spaces) -> Learner:
-            return make(config, spaces)._replace(experience=experience)
+            return make(config, spaces)._replace(experience=experience, made_by=made)
 
         AGENTS[name] = AgentEntry(
             name=name,

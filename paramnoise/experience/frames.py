@@ -163,6 +163,9 @@ def _stacked(frames: Array, resets: Array) -> Array:
     return jnp.where((begun_after > 0)[:, :, None, None], jnp.uint8(0), frames)
 
 
+_positions = jax.jit(positions, static_argnums=(3, 4))
+
+
 class HostFrames:
     """The same replay in the host's memory."""
 
@@ -177,7 +180,6 @@ class HostFrames:
         )
         self._envs = np.arange(num_envs)
         self._device = _host_device()
-        self._positions = jax.jit(positions, static_argnums=(3, 4))
 
     def add(self, slot: Slot) -> None:
         """Writes a slot of every environment over its oldest."""
@@ -199,7 +201,7 @@ class HostFrames:
     def draw(self, key: np.ndarray, step: np.int32, count: int) -> Drawn:
         """Draws transitions uniformly, with replacement."""
         with jax.default_device(self._device):  # the accelerator is busy, and far
-            slot, env = map(np.asarray, self._positions(key, step, self.state.written, self._rows, count))
+            slot, env = map(np.asarray, _positions(key, step, self.state.written, self._rows, count))
         return _drawn_at(self.state, slot, env)
 
     @property

@@ -59,9 +59,10 @@ class Programs:
         """
         self._learner, self._exploration, self._seeds, self._learn = learner, exploration, seeds, feed.learn
         self.is_flat = seeds is None
+        first = feed.init  # of the feed nothing else is kept: programs outlive it
 
         def init(key: Array) -> TrainState:
-            return feed.init(key, jnp.zeros(obs.shape, obs.dtype))
+            return first(key, jnp.zeros(obs.shape, obs.dtype))
 
         state = jax.eval_shape(init, key)
         self.policy_shape: Any = jax.eval_shape(learner.policy, state.learner)
@@ -205,3 +206,34 @@ class Programs:
     def _over_seeds(self, function: Callable[..., Any], axes: tuple[Any, ...], donate: tuple[int, ...] = ()) -> Any:
         mapped = function if self._seeds is None else jax.vmap(function, in_axes=axes, axis_size=self._seeds)
         return jax.jit(mapped, donate_argnums=donate)
+
+
+MOST_SHARED = 16
+"""Programs of so many settings are kept for the next loop that needs the same."""
+_shared: dict[Hashable, Programs] = {}
+
+
+def shared_programs(
+    learner: Learner,
+    exploration: Exploration,
+    feed: Feed,
+    key: Array,
+    obs: jax.ShapeDtypeStruct,
+    seeds: int | None,
+) -> Programs:
+    """The programs of these settings: those of an equal agent in this process, if there was one, else new ones.
+
+    They are pure, and compiling them takes longer than many a run. The arguments are those of `Programs`.
+    """
+    agent = (learner.made_by, learner.config, learner.spaces, exploration)
+    settings = (*agent, type(feed), feed.settings, obs.shape, str(obs.dtype), seeds)
+    try:
+        programs = _shared.pop(settings, None) if learner.made_by else None
+    except TypeError:  # a user's config that cannot be hashed
+        return Programs(learner, exploration, feed, key, obs, seeds)
+    programs = programs or Programs(learner, exploration, feed, key, obs, seeds)
+    if learner.made_by:
+        _shared[settings] = programs  # the last used is the last to be forgotten
+    while len(_shared) > MOST_SHARED:
+        del _shared[next(iter(_shared))]
+    return programs

@@ -25,7 +25,7 @@ from paramnoise.loops.feeds.replay import ReplayFeed
 from paramnoise.loops.feeds.rollout import RolloutFeed
 from paramnoise.loops.frames import Stacks
 from paramnoise.loops.learning import Learning
-from paramnoise.loops.programs import Programs, merge
+from paramnoise.loops.programs import merge, shared_programs
 from paramnoise.loops.step import TrainState
 from paramnoise.networks.policies import Policy
 from paramnoise.validation import UsageError
@@ -65,7 +65,7 @@ class Stepping:
         self._key = keys if self._shows_frames else keys[0]
         side_by_side = len(self.seeds) if self._shows_frames else None
         obs = jax.ShapeDtypeStruct((num_envs, *learner.spaces.observation), self._obs.dtype)
-        self._programs = Programs(learner, exploration, self._feed, keys[0], obs, side_by_side)
+        self._programs = shared_programs(learner, exploration, self._feed, keys[0], obs, side_by_side)
         fits = not self._shows_frames and HostActor.fits(exploration, self._programs.policy_shape)
         block = self._feed.block or BLOCK
         self._actor = HostActor(exploration, self.seeds[0], num_envs, block) if fits else None

@@ -147,8 +147,8 @@ def conjugate_gradient(
 ) -> Array:
     """Solves A x = target for a positive definite A that is given as x -> A x.
 
-    `jax.scipy.sparse.linalg.cg` gives the same bits, but multiplies by A once more, for its first guess of 0: an update of
-    TRPO then takes 7 % longer.
+    `jax.scipy.sparse.linalg.cg` gives the same bits, but multiplies by A once more, for its first guess of 0: an
+    update of TRPO then takes 7 % longer.
 
     Args:
         product: x -> A x.

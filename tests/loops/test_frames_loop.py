@@ -17,7 +17,6 @@ from paramnoise.explorations import EpsilonGreedy, ParameterNoise
 from paramnoise.loops.host import HostLoop
 from paramnoise.networks.policies import noise_free_actions
 
-pytestmark = pytest.mark.usefixtures("shared_programs")
 NUM_ENVS, GAMMA, LEARNING_STARTS, TRAIN_EVERY = 2, 0.5, 100, 4
 STEPS, LOG_EVERY, EVAL_EVERY = 600, 50, 300
 ANNEAL_STEPS, EPSILON_END, ADAPT_EVERY = 400, 0.1, 50

@@ -12,7 +12,6 @@ from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
 from paramnoise.validation import RunError
 
-pytestmark = pytest.mark.usefixtures("shared_programs")
 CONFIG = dqn.DQNConfig(hidden_sizes=(8,), batch_size=4, buffer_size=64, learning_starts=4, target_every=8)
 LEARNER = dqn.make(CONFIG, Spaces((2,), 4, True))
 EXPLORATION = ParameterNoise(delta=0.5, sigma=1.0, epsilon=0.5, adapt_every=1)

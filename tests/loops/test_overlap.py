@@ -14,7 +14,6 @@ from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
 from paramnoise.networks.policies import noise_free_actions
 
-pytestmark = pytest.mark.usefixtures("shared_programs")
 CONFIG = DDPGConfig(
     hidden_sizes=(8, 8), batch_size=8, buffer_size=150, train_every=40, train_steps=3, actor_learning_rate=0.1
 )

@@ -15,7 +15,6 @@ from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
 from paramnoise.validation import RunError
 
-pytestmark = pytest.mark.usefixtures("shared_programs")
 NOISE = OnPolicyParameterNoise(max_states=5, delta=0.1)
 CONFIG = TRPOConfig(hidden_sizes=(4,), batch_size=24, fisher_fraction=0.5)
 

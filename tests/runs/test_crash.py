@@ -18,7 +18,6 @@ from paramnoise.runs import checkpoint
 from paramnoise.runs import run as runs
 from paramnoise.runs.directory import RunDirectory
 
-pytestmark = pytest.mark.usefixtures("shared_programs")
 OPERATIONS = ("fsync", "replace", "unlink")
 """Between two of these nothing changes that the next start could see."""
 

@@ -15,7 +15,6 @@ from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.run import run, run_together
 from paramnoise.validation import UsageError
 
-pytestmark = pytest.mark.usefixtures("shared_programs")
 ID = "paramnoise-test/Sides-v0"
 AGENT: dict[str, Any] = {
     "convolutions": [[4, 4, 2], [4, 3, 1]],

@@ -13,8 +13,6 @@ from paramnoise.runs import run as runs
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.validation import RunError
 
-pytestmark = pytest.mark.usefixtures("shared_programs")
-
 
 def poison(loop) -> None:
     """Makes one weight infinite, as a last train step could, after which no loss was measured."""

@@ -25,7 +25,6 @@ from paramnoise.runs.directory import WALL_CLOCK_COLUMNS, RunDirectory
 from paramnoise.runs.display import StopFlag, stop_on_signals
 from paramnoise.validation import UsageError
 
-pytestmark = pytest.mark.usefixtures("shared_programs")
 # Two environments, and all that changes over a run: sigma, policies renewed by age, a schedule, a ring that wraps.
 CONFIG = RunConfig(
     algorithm="dqn",

@@ -13,8 +13,6 @@ from paramnoise.cli import main
 from paramnoise.runs import run as runs
 from paramnoise.runs.directory import RunDirectory
 
-pytestmark = pytest.mark.usefixtures("shared_programs")
-
 
 def events(path: Path) -> list[Event]:
     """What the one event file of a run holds: records of a length, its checksum, the data and its checksum."""

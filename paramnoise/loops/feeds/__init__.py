@@ -3,7 +3,7 @@
 A feed takes in steps on the host, says when learning is due, and has the pure function that then learns from them.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -47,11 +47,12 @@ class Feed(Protocol):
     block: int | None
     """Vector steps whose noise on actions is drawn together; None: any number."""
 
-    def init(self, key: Array, obs: Array) -> TrainState:
-        """The state of one seed before the first step, as a pure function."""
-
-    def learn(self, variant: Hashable, state: TrainState, *taken: Any) -> TrainState:
-        """The state after learning from what was taken, as a pure function."""
+    init: Callable[[Array, Array], TrainState]
+    """key, what the environments show -> the state of one seed before the first step; a pure function."""
+    learn: Callable[..., TrainState]
+    """A variant, the state, what was taken -> the state after learning from it; a pure function."""
+    settings: Hashable
+    """What decides these two functions, besides the learner and the exploration."""
 
     def acts_at_random(self, step: int) -> bool:
         """Whether actions at a step are random, to fill replay first."""

@@ -3,8 +3,9 @@
 Several seeds may train side by side: arrays then have a leading axis of seeds.
 """
 
-from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, cast
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -70,43 +71,12 @@ class FrameFeed:
         self.experience: Any = ()
         if not on_host:
             self.experience = jax.jit(jax.vmap(lambda _: stores.init(capacity, slot)))(self._keys)
-        self._add_final = jax.jit(jax.vmap(stores.add_final), donate_argnums=0)
         self._pending: Pending | None = None
         self._ended: Pending | None = None
         self._learns_from = 0
-
-    def init(self, key: Array, obs: Array) -> TrainState:
-        """The state before the first step; replay is not part of it."""
-        return steps.init(self._learner, self._exploration, key, obs, stores.blank_transition(obs))
-
-    def learn(self, variant: Hashable, state: TrainState, *taken: Any) -> TrainState:
-        """Stores the step if it was not stored on the host, then trains and adapts as often as is due."""
-        train_steps, adapts = cast(tuple[int, bool], variant)
-        given, adaptations = taken
-        drawn, batch_size = given, self._learner.config.batch_size
-        if not self._hosted:
-            replay = stores.add(state.experience, given)
-            state = state._replace(experience=replay)
-            if not (train_steps or adapts):
-                return state
-            drawn = stores.draw(state.key, state.step, replay, max(train_steps, 1) * batch_size)
-            drawn = in_batches(drawn, batch_size)
-
-        def batch_at(i: Array | int) -> Any:
-            return stores.transitions(jax.tree.map(lambda x: x[i], drawn))
-
-        agent, losses = steps.train(self._learner, state.learner, state.losses, batch_at, train_steps)
-        state = state._replace(learner=agent, losses=losses)
-        if not adapts:
-            return state
-        batches, key = drawn.action.shape[0], steps.key_for(state, ADAPT)
-
-        def probe_at(i: Array) -> tuple[Array, Array]:
-            return jax.random.fold_in(key, i), batch_at(i % batches).obs
-
-        policy = self._learner.policy(agent)
-        explored = steps.adapt(self._exploration, state.exploration, policy, state.step, probe_at, adaptations)
-        return state._replace(exploration=explored)
+        self.init: Callable[[Array, Array], TrainState] = functools.partial(init, learner, exploration)
+        self.learn: Callable[..., TrainState] = functools.partial(learn, learner, exploration, on_host)
+        self.settings: Hashable = (on_host,)
 
     def acts_at_random(self, step: int) -> bool:
         """Until learning starts (app. A.1)."""
@@ -149,7 +119,7 @@ class FrameFeed:
         """Stores the last frames of episodes that were cut, which no batch drawn meanwhile knew of."""
         ended, self._ended = self._ended, None
         if ended is not None and ended.final_frame is not None and not self._hosted:
-            self.experience = self._add_final(self.experience, ended.final_frame, ended.truncated)
+            self.experience = _add_final(self.experience, ended.final_frame, ended.truncated)
 
     def snapshot(self, member: int) -> dict[str, np.ndarray]:
         """The step that waits, and replay if it is saved."""
@@ -210,3 +180,58 @@ def in_batches(drawn: Drawn, batch_size: int) -> Drawn:
 def _parts(pending: Pending) -> dict[str, Any]:
     parts = {**pending.slot._asdict(), "truncated": pending.truncated, "final_frame": pending.final_frame}
     return {name: part for name, part in parts.items() if part is not None}
+
+
+_add_final = jax.jit(jax.vmap(stores.add_final), donate_argnums=0)
+
+
+def init(learner: Learner, exploration: Exploration, key: Array, obs: Array) -> TrainState:
+    """The state before the first step; replay is not part of it."""
+    return steps.init(learner, exploration, key, obs, stores.blank_transition(obs))
+
+
+def learn(
+    learner: Learner,
+    exploration: Exploration,
+    on_host: bool,
+    variant: tuple[int, bool],
+    state: TrainState,
+    given: Any,
+    adaptations: Array,
+) -> TrainState:
+    """Stores the step unless the host has stored it and drawn batches; then trains and adapts as often as is due.
+
+    Args:
+        learner: the agent.
+        exploration: its exploration.
+        on_host: whether frames are kept in the host's memory.
+        variant: the train steps that are due, and whether adaptations are.
+        state: the state of training.
+        given: a slot, or the batches that the host has drawn.
+        adaptations: how many are due.
+    """
+    train_steps, adapts = variant
+    drawn, batch_size = given, learner.config.batch_size
+    if not on_host:
+        replay = stores.add(state.experience, given)
+        state = state._replace(experience=replay)
+        if not (train_steps or adapts):
+            return state
+        drawn = stores.draw(state.key, state.step, replay, max(train_steps, 1) * batch_size)
+        drawn = in_batches(drawn, batch_size)
+
+    def batch_at(i: Array | int) -> Any:
+        return stores.transitions(jax.tree.map(lambda x: x[i], drawn))
+
+    agent, losses = steps.train(learner, state.learner, state.losses, batch_at, train_steps)
+    state = state._replace(learner=agent, losses=losses)
+    if not adapts:
+        return state
+    batches, key = drawn.action.shape[0], steps.key_for(state, ADAPT)
+
+    def probe_at(i: Array) -> tuple[Array, Array]:
+        return jax.random.fold_in(key, i), batch_at(i % batches).obs
+
+    policy = learner.policy(agent)
+    explored = steps.adapt(exploration, state.exploration, policy, state.step, probe_at, adaptations)
+    return state._replace(exploration=explored)

@@ -1,6 +1,7 @@
 """The feed of replay: transitions wait on the host until a train step or an adaptation is due, then go in together."""
 
-from collections.abc import Hashable
+import functools
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -36,22 +37,10 @@ class ReplayFeed:
         self._pending: list[Transition] = []
         self._trains = False
         self.experience: Any = ()
-
-    def init(self, key: Array, obs: Array) -> TrainState:
-        """The state before the first step."""
-        return steps.init_with_replay(self._learner, self._exploration, key, obs)
-
-    def learn(self, variant: Hashable, state: TrainState, *taken: Any) -> TrainState:
-        """Takes in `count` of the steps and does all that is due."""
-        batches, count = taken
-
-        def one(i: Array, state: TrainState) -> TrainState:
-            rows = jax.tree.map(lambda rows: rows[i], batches)
-            return steps.learn(self._learner, self._exploration, state, rows)
-
-        if batches.reward.ndim == 1:  # an agent that trains at every step, such as DQN: no loop around its one step
-            return steps.learn(self._learner, self._exploration, state, batches)
-        return jax.lax.fori_loop(0, count, one, state)
+        agent = (learner, exploration)
+        self.init: Callable[[Array, Array], TrainState] = functools.partial(steps.init_with_replay, *agent)
+        self.learn: Callable[..., TrainState] = functools.partial(learn, *agent)
+        self.settings: Hashable = ()
 
     def acts_at_random(self, step: int) -> bool:
         """Never: what is explored first is the exploration's to say."""
@@ -93,3 +82,21 @@ class ReplayFeed:
     def restore(self, member: int, parts: dict[str, np.ndarray], step: int) -> None:
         """Forgets what waits."""
         self._pending = []
+
+
+def learn(
+    learner: Learner,
+    exploration: Exploration,
+    variant: Hashable,
+    state: TrainState,
+    batches: Transition,
+    count: Array,
+) -> TrainState:
+    """Takes in `count` of the steps and does all that is due."""
+
+    def one(i: Array, state: TrainState) -> TrainState:
+        return steps.learn(learner, exploration, state, jax.tree.map(lambda rows: rows[i], batches))
+
+    if batches.reward.ndim == 1:  # an agent that trains at every step, such as DQN: no loop around its one step
+        return steps.learn(learner, exploration, state, batches)
+    return jax.lax.fori_loop(0, count, one, state)

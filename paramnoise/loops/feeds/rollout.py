@@ -4,7 +4,8 @@ Episodes go on from one batch to the next. An episode's behaviour is the policy 
 it is constant within a batch and follows what was learned after it.
 """
 
-from collections.abc import Hashable
+import functools
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -46,20 +47,10 @@ class RolloutFeed:
         self._buffer = RolloutBuffer(obs, action, steps_each, parameters)
         self._no_offsets = np.zeros((num_envs, parameters), np.float32)
         self.experience: Any = ()
-
-    def init(self, key: Array, obs: Array) -> TrainState:
-        """The state before the first step."""
-        batch = self._learner.prepare(self._buffer.rollout(), 0)
-        return steps.init(self._learner, self._exploration, key, obs, batch)
-
-    def learn(self, variant: Hashable, state: TrainState, *taken: Any) -> TrainState:
-        """One update on a batch; then the exploration takes note of the batch's states."""
-        batch, obs = taken
-        agent, terms = self._learner.update(state.learner, batch)
-        key, policy = steps.key_for(state, ADAPT), self._learner.policy(agent)
-        rows = obs.reshape(-1, *obs.shape[2:])
-        explored = self._exploration.adapt(key, state.exploration, policy, rows, state.step)
-        return state._replace(learner=agent, exploration=explored, losses=steps.add_terms(state.losses, terms))
+        batch = jax.eval_shape(lambda: learner.prepare(self._buffer.rollout(), 0))  # the shapes of one
+        self.init: Callable[[Array, Array], TrainState] = functools.partial(init, learner, exploration, batch)
+        self.learn: Callable[..., TrainState] = functools.partial(learn, learner, exploration)
+        self.settings: Hashable = (steps_each,)
 
     def acts_at_random(self, step: int) -> bool:
         """Never: a batch is of the policy's own actions."""
@@ -110,3 +101,19 @@ class RolloutFeed:
     def restore(self, member: int, parts: dict[str, np.ndarray], step: int) -> None:
         """Goes back to a batch."""
         self._buffer.restore(parts)
+
+
+def init(learner: Learner, exploration: Exploration, batch: Any, key: Array, obs: Array) -> TrainState:
+    """The state before the first step; of `batch` only shapes and dtypes are known."""
+    return steps.init(learner, exploration, key, obs, batch)
+
+
+def learn(
+    learner: Learner, exploration: Exploration, variant: Hashable, state: TrainState, batch: Any, obs: Array
+) -> TrainState:
+    """One update on a batch; then the exploration takes note of the batch's states."""
+    agent, terms = learner.update(state.learner, batch)
+    key, policy = steps.key_for(state, ADAPT), learner.policy(agent)
+    rows = obs.reshape(-1, *obs.shape[2:])
+    explored = exploration.adapt(key, state.exploration, policy, rows, state.step)
+    return state._replace(learner=agent, exploration=explored, losses=steps.add_terms(state.losses, terms))
