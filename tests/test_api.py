@@ -246,3 +246,15 @@ def test_the_settings_of_a_run_are_settings_of_an_agent_but_for_its_steps():
     assert (config.seed, config.num_envs, config.eval_max_steps, config.log_every) == (7, 3, 50, 10)
     with pytest.raises(pn.UsageError, match="dqn has no setting 'steps'"):
         tiny(steps=100)
+
+
+def test_a_refused_save_leaves_a_saved_agent_as_it_was(tmp_path):
+    class Mine(pn.EpsilonGreedy):
+        """Not registered, so that a run with it could not be loaded."""
+
+    small = {"learning_starts": 8, "batch_size": 4, "buffer_size": 64, "hidden_sizes": (8,)}
+    pn.DQN("CartPole-v1", exploration="epsilon-greedy", **small).save(tmp_path / "agent")
+    before = {file: file.read_bytes() for file in (tmp_path / "agent").rglob("*") if file.is_file()}
+    with pytest.raises(pn.UsageError, match="Mine is not registered"):
+        pn.DQN("CartPole-v1", exploration=Mine(), seed=5, **small).save(tmp_path / "agent")
+    assert {file: file.read_bytes() for file in (tmp_path / "agent").rglob("*") if file.is_file()} == before

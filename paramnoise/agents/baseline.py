@@ -62,7 +62,7 @@ def advantages(
     gamma: float,
     gae_lambda: float,
 ) -> Array:
-    """Generalised advantage estimates (Schulman et al. 2016); with lambda 1 the returns less the values."""
+    """Generalised advantage estimates (Schulman et al. 2016); with lambda 1 the returns less the values (eq. 7)."""
     errors = reward + gamma * jnp.where(terminated, 0.0, next_values) - values
     return _accumulate(errors, gamma * gae_lambda * ~(terminated | truncated))
 

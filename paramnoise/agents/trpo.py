@@ -187,8 +187,8 @@ def improve(
 class Surrogate(NamedTuple):
     """The objective of one update: the mean of pi(a | s; phi + offset) / pi_old(a | s; phi_old + offset) * advantage.
 
-    An episode's offset enters both probabilities, since with it the episode was sampled (app. B); the derivative is
-    taken in phi.
+    An episode's offset enters both probabilities, since with it the episode was sampled; the derivative is taken in phi
+    (eq. 2; derived in app. B, eq. 3 to 6).
     """
 
     config: TRPOConfig

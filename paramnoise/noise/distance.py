@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 
 
 def kl_distance(logits: ArrayLike, perturbed_logits: ArrayLike) -> Array:
-    """The mean of KL(softmax(logits) || softmax(perturbed_logits)) over all leading axes (app. C.1).
+    """The mean of KL(softmax(logits) || softmax(perturbed_logits)) over all leading axes (app. C.1, eq. 9).
 
     Adding a constant to every action's value changes nothing, which is why Q values are compared through the softmax.
 
@@ -25,7 +25,7 @@ def kl_distance(logits: ArrayLike, perturbed_logits: ArrayLike) -> Array:
 
 
 def rms_distance(actions: ArrayLike, perturbed_actions: ArrayLike) -> Array:
-    """The root mean square difference of actions over states and action dimensions (app. C.2).
+    """The root mean square difference of actions over states and action dimensions (app. C.2, eq. 10).
 
     Against actions with N(0, sigma^2) added it is sigma, so delta = sigma matches Gaussian action noise.
 

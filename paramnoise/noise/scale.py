@@ -25,7 +25,7 @@ def initial_scale(sigma: float = 0.01) -> Scale:
 
 
 def adapt(scale: Scale, distance: ArrayLike, delta: ArrayLike, alpha: float = 1.01) -> Scale:
-    """Grows sigma while the perturbed policy acts within delta of the clean one, shrinks it otherwise (eq. 1).
+    """Grows sigma while the perturbed policy acts within delta of the clean one, shrinks it otherwise (eq. 1 and 8).
 
     Args:
         scale: the scale of now.
