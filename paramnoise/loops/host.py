@@ -7,7 +7,6 @@ learn: `Stepping`, or `Population` for an agent whose experience is returns.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-import jax
 import numpy as np
 
 from paramnoise.agents.base import Learner
@@ -15,6 +14,7 @@ from paramnoise.explorations.base import Exploration
 from paramnoise.loops.environments import EnvSource
 from paramnoise.loops.evaluation import EVALUATION_STREAM, Evaluator, Progress, Watch, first_columns
 from paramnoise.loops.population import Population
+from paramnoise.loops.step import at_member
 from paramnoise.loops.stepping import Stepping
 from paramnoise.networks.policies import Policy
 
@@ -133,7 +133,7 @@ class HostLoop:
     def policy(self, member: int = 0) -> Policy:
         """The clean policy of one of the seeds, as learned so far."""
         policies = self.collector.policies
-        return jax.tree.map(lambda leaf: leaf[member], policies) if self._has_axis else policies
+        return at_member(policies, member) if self._has_axis else policies
 
     def evaluate(self, episodes: int, seed: int, member: int = 0, watch: Watch | None = None) -> np.ndarray:
         """The returns of noise-free episodes of one of the seeds, on environments of their own, [episodes].

@@ -16,7 +16,7 @@ from jax import Array
 from paramnoise.loops.evaluation import require_finite
 from paramnoise.loops.feeds import Feed, Taken
 from paramnoise.loops.programs import Packed, Programs, merge
-from paramnoise.loops.step import TrainState
+from paramnoise.loops.step import TrainState, at_member, with_member
 
 
 class Learning:
@@ -129,7 +129,7 @@ class Learning:
         if self._seeds is None:
             learner, losses, explored = parts
             return TrainState(learner, explored, self._feed.experience, losses, self._key, jnp.int32(step))
-        learner, losses, explored = jax.tree.map(lambda leaf: leaf[member], parts)
+        learner, losses, explored = at_member(parts, member)
         return TrainState(learner, explored, (), losses, self._key[member], jnp.int32(step))
 
     def restore(self, member: int, state: TrainState) -> None:
@@ -139,7 +139,7 @@ class Learning:
             self._feed.experience = state.experience
         else:
             held = self._programs.unpack(self._learned, self.explored)
-            parts = jax.tree.map(lambda old, new: old.at[member].set(new), held, parts)
+            parts = with_member(held, member, parts)
         self.load(*parts)
 
     def behind(self) -> dict[str, np.ndarray]:

@@ -231,6 +231,18 @@ def replace_at(leaves: list[Any], places: list[int], new: list[Any]) -> list[Any
     return leaves
 
 
+@jax.jit
+def at_member(tree: Any, member: Array) -> Any:
+    """One seed's part of arrays with a leading axis of seeds; as one program, since one for each array costs more."""
+    return jax.tree.map(lambda leaf: leaf[member], tree)
+
+
+@jax.jit
+def with_member(tree: Any, member: Array, part: Any) -> Any:
+    """Arrays with a leading axis of seeds, with one seed's part replaced."""
+    return jax.tree.map(lambda old, new: old.at[member].set(new), tree, part)
+
+
 def updates_by(config: Any, step: Any) -> Any:
     """Train steps that are due by an environment step, an array or an int."""
     return (step > config.learning_starts) * (step - config.learning_starts) // config.train_every * config.train_steps

@@ -160,7 +160,7 @@ class FrameFeed:
     def _replay_of(self, member: int) -> FrameReplay:
         if self._hosted:
             return self._hosted[member].state
-        return jax.tree.map(lambda x: x[member], self.experience)
+        return steps.at_member(self.experience, member)
 
     def _pending_with(self, member: int, parts: dict[str, np.ndarray]) -> Pending:
         """The step that waits, with one seed's part of it."""
