@@ -12,7 +12,7 @@ import numpy as np
 from paramnoise.envs.base import EnvLike, env_id, env_name, family_of
 from paramnoise.loops.environments import EnvSource, MakeEnvs
 from paramnoise.loops.frames import GymFrames, GymStacks
-from paramnoise.loops.vector import VectorEnv
+from paramnoise.loops.vector import make_vector
 from paramnoise.validation import UsageError
 
 
@@ -43,11 +43,13 @@ def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Env
     family = family_of(env_id(env)) if isinstance(env, str) else None
     if family is not None and isinstance(env, str):
         return family.source(env, kwargs)
-    probe = _fresh_unchanged(env, kwargs)
-    make_env: Callable[[], gym.Env] = functools.partial(_fresh, env, kwargs)
-    make_envs: MakeEnvs = functools.partial(_vectors, env, kwargs)
+    make_unchanged = pixel_env_factory(env, kwargs)
+    probe = make_unchanged()
+    make_env = env_factory(env, kwargs)
+    make_envs: MakeEnvs = functools.partial(make_vector, make_env)
     if shows_images(probe.observation_space):
-        make_env, make_envs = functools.partial(_stacks, env, kwargs), functools.partial(_frames, env, kwargs)
+        make_env = functools.partial(_stacks, make_unchanged)
+        make_envs = functools.partial(_frames, make_unchanged)
         made: gym.Env = GymStacks(probe)
     else:
         made = _with_unit_actions(_with_vector_observations(probe))
@@ -56,18 +58,12 @@ def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Env
     return source
 
 
-def _stacks(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
-    return GymStacks(_fresh_unchanged(env, kwargs))
+def _stacks(make_env: Callable[[], gym.Env]) -> gym.Env:
+    return GymStacks(make_env())
 
 
-def _vectors(
-    env: EnvLike, kwargs: Mapping[str, Any], seeds: Sequence[int], num_envs: int, *, trains: bool
-) -> VectorEnv:
-    return VectorEnv(functools.partial(_fresh, env, kwargs), num_envs, seeds)
-
-
-def _frames(env: EnvLike, kwargs: Mapping[str, Any], seeds: Sequence[int], num_envs: int, *, trains: bool) -> GymFrames:
-    return GymFrames(functools.partial(_fresh_unchanged, env, kwargs), num_envs, seeds)
+def _frames(make_env: Callable[[], gym.Env], seeds: Sequence[int], num_envs: int, *, trains: bool) -> GymFrames:
+    return GymFrames(make_env, num_envs, seeds)
 
 
 def shows_images(space: gym.Space) -> bool:

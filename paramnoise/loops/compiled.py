@@ -99,7 +99,7 @@ class CompiledLoop:
 
     def policy(self, member: int = 0) -> Policy:
         """The clean policy of one of the seeds."""
-        return self.learner.policy(jax.tree.map(lambda leaf: leaf[member], self.state.train.learner))
+        return self.learner.policy(steps.at_member(self.state.train.learner, member))
 
 
 def _init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int, key: Array) -> LoopState:

@@ -105,12 +105,13 @@ class VectorEnv(Environments):
 def vector_source(make_env: Callable[[], gym.Env]) -> EnvSource:
     """Environments that show vectors, from a function that makes one."""
     probe = make_env()
-    source = EnvSource(make_env, functools.partial(_make_vector, make_env), probe.observation_space, probe.action_space)
+    source = EnvSource(make_env, functools.partial(make_vector, make_env), probe.observation_space, probe.action_space)
     probe.close()
     return source
 
 
-def _make_vector(make_env: Callable[[], gym.Env], seeds: Sequence[int], num_envs: int, *, trains: bool) -> VectorEnv:
+def make_vector(make_env: Callable[[], gym.Env], seeds: Sequence[int], num_envs: int, *, trains: bool) -> VectorEnv:
+    """So many environments of each seed; as `MakeEnvs`, given how one is made."""
     return VectorEnv(make_env, num_envs, seeds)
 
 
