@@ -19,7 +19,9 @@ demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped
 	$(BIN)/paramnoise reproduce chain --scale small --out demo
 
 # Tests compile more than they run: with JAX_DISABLE_MOST_OPTIMIZATIONS=0 they try what users run, in half as long again.
+# XLA's new emitters of fusions take a third longer to compile than its old ones.
 test: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
+test: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
 test: $(READY)  ## the whole suite but the slow checks
 	$(BIN)/pytest -n 2 --dist loadfile
 

@@ -10,6 +10,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -20,7 +21,7 @@ from paramnoise.agents.base import AGENTS, AgentEntry
 from paramnoise.envs import env_id
 from paramnoise.envs.base import Preset, preset
 from paramnoise.figures.base import FIGURES, Figure
-from paramnoise.parsing import Command, Group
+from paramnoise.parsing import Command, Group, Words
 from paramnoise.plugins import load_plugins
 from paramnoise.runs.config import RunConfig, RunSettings, make_config
 from paramnoise.runs.directory import RunDirectory
@@ -100,22 +101,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(arguments: list[str], ahead: argparse.Namespace) -> Command:
-    app, train, figures, plot = Group("command"), Group("agent"), Group("figure"), Group("figure")
-    known = preset(env_id(ahead.env), _key_values("--env-kwargs", ahead.env_kwargs))
-    for agent in AGENTS.values():
-        train.command(name=agent.name)(_train_command(agent, known, next(iter(ahead.exploration), None)))
-    for figure in FIGURES.values():
-        figures.command(name=figure.name)(_reproduce_command(figure))
-        plot.command(name=figure.name)(_plot_command(figure))
-    app.command(train, name="train", help="Train an agent on an environment.")
-    app.command(name="evaluate")(evaluate)
-    app.command(figures, name="reproduce", help="Run a figure of the paper, or go on with it.")
-    app.command(plot, name="plot", help="Draw a figure again from its results.")
-    app.command(name="envs")(envs)
+    app = Group("command")
+    app.add("train", lambda: _train_group(ahead), help="Train an agent on an environment.")
+    app.add("evaluate", lambda: evaluate)
+    app.add("reproduce", lambda: _figure_group(_reproduce_command), help="Run a figure of the paper, or go on with it.")
+    app.add("plot", lambda: _figure_group(_plot_command), help="Draw a figure again from its results.")
+    app.add("envs", lambda: envs)
     return app.parse("paramnoise", DESCRIPTION, arguments)
 
 
-def _train_command(agent: AgentEntry, known: Preset, exploration: str | None) -> Callable[..., Command]:
+def _train_group(ahead: argparse.Namespace) -> Group:
+    group = Group("agent")
+    known = preset(env_id(ahead.env), _key_values("--env-kwargs", ahead.env_kwargs))
+    for agent in AGENTS.values():
+        group.add(agent.name, partial(_train_command, agent, known, next(iter(ahead.exploration), None)))
+    return group
+
+
+def _figure_group(command: Callable[[Figure[Any]], Words]) -> Group:
+    group = Group("figure")
+    for figure in FIGURES.values():
+        group.add(figure.name, partial(command, figure))
+    return group
+
+
+def _train_command(agent: AgentEntry, known: Preset, exploration: str | None) -> Words:
     """The train command of one agent; its defaults are those of a preset, with an exploration."""
     settings = known.for_agent(agent.name).with_exploration(exploration or agent.default_exploration)
     check_types(agent.config, settings, f"{agent.name}, in the environment's preset,")
@@ -150,7 +160,7 @@ def _run_config(agent: AgentEntry, args: Train[Any]) -> RunConfig:
     )
 
 
-def _reproduce_command(figure: Figure[Any]) -> Callable[..., Command]:
+def _reproduce_command(figure: Figure[Any]) -> Words:
     arguments = figure.arguments
 
     def reproduce(args: Annotated[arguments, tyro.conf.arg(name="")] = arguments()) -> Command:  # type: ignore[valid-type]  # noqa: B008
@@ -160,7 +170,7 @@ def _reproduce_command(figure: Figure[Any]) -> Callable[..., Command]:
     return reproduce
 
 
-def _plot_command(figure: Figure[Any]) -> Callable[..., Command]:
+def _plot_command(figure: Figure[Any]) -> Words:
     def plot(out: Path = Path("runs")) -> Command:
         """Draw the figure again, and print what it comes to, from its results alone.
 

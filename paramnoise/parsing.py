@@ -22,22 +22,17 @@ Words = Callable[..., Command]
 
 
 class Group:
-    """Commands by name, and groups of them."""
+    """Commands by name, and groups of them, each made when its name is said."""
 
     def __init__(self, what: str):
         """Makes an empty group; `what` is the kind of thing that its names stand for, such as "agent"."""
         self._what = what
-        self._members: dict[str, Words | Group] = {}
+        self._make: dict[str, Callable[[], Words | Group]] = {}
         self._help: dict[str, str | None] = {}
 
-    def command(self, group: "Group | None" = None, *, name: str, help: str | None = None) -> Callable[[Words], Words]:
-        """Adds a group, or, as a decorator, a command; a command's help is its docstring."""
-
-        def add(member: Any) -> Any:
-            self._members[name], self._help[name] = member, help
-            return member
-
-        return add if group is None else add(group)
+    def add(self, name: str, make: "Callable[[], Words | Group]", *, help: str | None = None) -> None:
+        """Adds what makes a command or a group; the help of a command is its docstring if none is given."""
+        self._make[name], self._help[name] = make, help
 
     def parse(self, prog: str, description: str, words: Sequence[str]) -> Command:
         """The command that the words stand for.
@@ -50,9 +45,9 @@ class Group:
         if first in ("-h", "--help") or first.startswith("--tyro-"):
             return self._app().cli(prog=prog, description=description, args=words)
         if not first or first.startswith("-"):
-            raise UsageError(f"{prog} needs the name of {_a(self._what)}: choose from {', '.join(self._members)}")
+            raise UsageError(f"{prog} needs the name of {_a(self._what)}: choose from {', '.join(self._make)}")
         name = first.replace("_", "-")
-        member = lookup(self._what, name, self._members)
+        member = lookup(self._what, name, self._make)()
         if isinstance(member, Group):
             return member.parse(f"{prog} {name}", self._help[name] or "", words[1:])
         return _read(member, f"{prog} {name}", words[1:])
@@ -60,7 +55,8 @@ class Group:
     def _app(self) -> tyro.extras.SubcommandApp:
         """The group as tyro has it."""
         app = tyro.extras.SubcommandApp()
-        for name, member in self._members.items():
+        for name, make in self._make.items():
+            member = make()
             if isinstance(member, Group):
                 app.command(member._app(), name=name, help=self._help[name])
             else:

@@ -128,9 +128,11 @@ class Learning:
         parts = self._programs.unpack(self._learned, self.explored)
         if self._seeds is None:
             learner, losses, explored = parts
-            return TrainState(learner, explored, self._feed.experience, losses, self._key, jnp.int32(step))
+            return TrainState(
+                learner, explored, self._feed.experience, losses, self._key, jax.device_put(np.int32(step))
+            )
         learner, losses, explored = at_member(parts, member)
-        return TrainState(learner, explored, (), losses, self._key[member], jnp.int32(step))
+        return TrainState(learner, explored, (), losses, self._key[member], jax.device_put(np.int32(step)))
 
     def restore(self, member: int, state: TrainState) -> None:
         """Goes back to a state of one seed."""

@@ -89,7 +89,7 @@ class Population:
 
     def state(self, member: int = 0) -> TrainState:
         """The state of training."""
-        return self._state._replace(step=jnp.int32(self.progress.step))
+        return self._state._replace(step=jax.device_put(np.int32(self.progress.step)))
 
     def snapshot(self, member: int) -> tuple[TrainState, dict[str, np.ndarray]]:
         """The state, and what the next row is made of."""

@@ -130,11 +130,10 @@ def aim() -> JaxEnv:
 
 @pytest.mark.parametrize("exploration", [Gaussian(sigma=0.6), ParameterNoise(delta=0.6, adapt_every=50)])
 def test_ddpg_finds_the_best_action_of_a_known_task(exploration):
-    config = DDPGConfig(
-        hidden_sizes=(16, 16), actor_learning_rate=1e-3, critic_l2=0.0, tau=0.01, batch_size=64, buffer_size=5_000
-    )
+    fast = {"actor_learning_rate": 3e-3, "critic_learning_rate": 3e-3, "tau": 0.02}
+    config = DDPGConfig(hidden_sizes=(16, 16), critic_l2=0.0, batch_size=32, buffer_size=5_000, **fast)
     learner = ddpg.make(config, Spaces(observation=(1,), actions=1, is_discrete=False))
-    loop = CompiledLoop(learner, exploration, aim(), seeds=[0, 1], eval_every=16_000)
+    loop = CompiledLoop(learner, exploration, aim(), seeds=[0, 1], eval_every=5_000)
     rows = loop.run(1)
     for seed in (0, 1):
         np.testing.assert_allclose(loop.policy(seed)(jnp.zeros(1)), [0.5], atol=0.05)
