@@ -3,6 +3,7 @@
 from paramnoise import noise
 from paramnoise.agents.base import Learner, Spaces, register_agent
 from paramnoise.api import DDPG, DQN, ES, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
+from paramnoise.callbacks import Callback
 from paramnoise.envs.base import AgentPreset, Preset, register_env
 from paramnoise.explorations import (
     BootstrapHead,
@@ -30,6 +31,7 @@ __all__ = [
     "AgentPreset",
     "BootstrapHead",
     "BootstrappedDQN",
+    "Callback",
     "EpsilonGreedy",
     "Evaluation",
     "Exploration",

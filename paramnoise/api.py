@@ -1,27 +1,32 @@
 """The small object that people use: learn, predict, evaluate, save, load."""
 
 import dataclasses
+import math
 import re
-import time
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import gymnasium as gym
+import jax
 import numpy as np
+from jax import Array
 
+from paramnoise import keywords, noise
 from paramnoise.agents.base import find_agent
+from paramnoise.callbacks import CallbackLike, Followers
 from paramnoise.envs import EnvLike, env_factory, env_name, environment_actions, known_kwargs, unflattened_space
 from paramnoise.explorations import Exploration
 from paramnoise.loops.evaluation import EVALUATION_STREAM
 from paramnoise.loops.vector import episode_seed
-from paramnoise.networks.policies import noise_free_actions
-from paramnoise.runs import video
+from paramnoise.networks.policies import Policy, noise_free_actions
+from paramnoise.runs import checkpoint, video
 from paramnoise.runs.config import RunConfig, RunSettings, make_config
 from paramnoise.runs.directory import RunDirectory
-from paramnoise.runs.display import bar, describe
-from paramnoise.runs.run import load_loop, make_loop, save_loop
-from paramnoise.validation import UsageError, require
+from paramnoise.runs.display import Bar, bar, describe
+from paramnoise.runs.run import RunFiles, load_loop, make_loop, save_loop, set_up_process, train
+from paramnoise.validation import UsageError, require, require_extra
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +67,9 @@ class Agent:
 
     algorithm: ClassVar[str]
 
-    def __init_subclass__(cls, **keywords: Any):
+    def __init_subclass__(cls, **options: Any):
         """Keeps the class for its algorithm."""
-        super().__init_subclass__(**keywords)
+        super().__init_subclass__(**options)
         if "algorithm" in vars(cls):
             _CLASSES[cls.algorithm] = cls
 
@@ -97,7 +102,11 @@ class Agent:
         self._adopt(config, env)
 
     def _adopt(self, config: RunConfig, env: EnvLike) -> None:
+        set_up_process(config, env)
         self.config = config
+        self.history: list[dict[str, float]] = []
+        """The rows of progress of `learn`, as a run directory's progress.csv has them."""
+        self._holds_experience = True
         self._env_like = env
         self._loop = make_loop([config], env)
         env_kwargs = config.env_kwargs if isinstance(env, str) else None
@@ -111,27 +120,112 @@ class Agent:
         return self._loop.step
 
     def learn(
-        self, steps: int, *, eval_every: int | None = None, eval_episodes: int | None = None, progress: bool = True
+        self,
+        steps: int,
+        *,
+        callback: CallbackLike | Sequence[CallbackLike] | None = None,
+        log_dir: str | Path | None = None,
+        tensorboard: bool = False,
+        eval_every: int | None = None,
+        eval_episodes: int | None = None,
+        progress: bool = True,
     ) -> Self:
-        """Trains for `steps` more environment steps, with a noise-free evaluation every `eval_every` and at the end."""
-        eval_every = self.config.eval_every if eval_every is None else eval_every
-        eval_episodes = self.config.eval_episodes if eval_episodes is None else eval_episodes
-        for name, value in (("steps", steps), ("eval_every", eval_every), ("eval_episodes", eval_episodes)):
-            require(value >= 1, name, value, "at least 1")
-        first, until = self.step, self.step + steps
-        started = time.perf_counter()
-        with bar(until, f"{self.algorithm} {self.config.env}", "steps", show=progress) as shown:
-            rows = self._loop.run(
-                until,
-                eval_every=eval_every,
-                eval_episodes=eval_episodes,
-                on_step=shown.advance_to,
-            )
-            for (row,) in rows:
-                rate = (self.step - first) / (time.perf_counter() - started)
-                if progress:
-                    shown.line(describe({**row, "steps_per_second": rate}))
+        """Trains for `steps` more environment steps, with a noise-free evaluation every `eval_every` and at the end.
+
+        The rows of progress are added to `history`.
+
+        Args:
+            steps: how many environment steps, over all environments.
+            callback: a function of (agent, row), called after every evaluation, or a `Callback`, or several; one that
+                returns False stops the learning.
+            log_dir: a run directory, as the command line writes it: progress.csv, checkpoint/, the best agent in best/.
+                An agent may go on in the directory that it was logged to.
+            tensorboard: write event files to `log_dir` too.
+            eval_every: environment steps between evaluations, in place of the agent's setting.
+            eval_episodes: episodes of an evaluation, in place of the agent's setting.
+            progress: show a bar and a line for every evaluation.
+        """
+        require(steps >= 1, "steps", steps, "at least 1")
+        require(not tensorboard or log_dir is not None, "tensorboard", tensorboard, "used together with log_dir")
+        if not self._holds_experience:
+            raise UsageError("this agent is a run's best, kept without its experience: load the run itself to learn on")
+        config = dataclasses.replace(
+            self.config,
+            steps=self.step + steps,
+            eval_every=self.config.eval_every if eval_every is None else eval_every,
+            eval_episodes=self.config.eval_episodes if eval_episodes is None else eval_episodes,
+        )
+        files = [] if log_dir is None else [self._open(Path(log_dir), config, tensorboard)]
+        followers = Followers(self, callback)
+        with bar(config.steps, f"{self.algorithm} {config.env}", "steps", show=progress) as shown:
+            watcher = _Learning(self.history, followers, shown if progress else None)
+            train(self._loop, files, config, watcher, followers.on_episode_end)
         return self
+
+    def _open(self, path: Path, config: RunConfig, tensorboard: bool) -> RunFiles:
+        """The files of a run directory that is new, or this agent's own."""
+        if tensorboard:
+            require_extra("tensorboardX", "tensorboard", "TensorBoard logs")
+        config.to_json()  # refuses what could not be loaded, before anything is written
+        directory = RunDirectory(path)
+        holds_run = directory.exists()
+        directory.check(config, resume=holds_run)
+        if holds_run and (at := checkpoint.facts(directory.checkpoint)["step"]) != self.step:
+            raise UsageError(
+                f"{path} holds a run at step {at:,}, and this agent is at step {self.step:,}: choose another log_dir, "
+                f"or go on with the run itself, pn.load({str(path)!r})"
+            )
+        directory.claim(config, resume=holds_run)
+        return RunFiles(self._loop, 0, directory, tensorboard=tensorboard, restores=False)
+
+    def history_frame(self) -> Any:
+        """`history` as a pandas DataFrame, for those who have pandas."""
+        try:
+            import pandas
+        except ImportError:
+            raise UsageError("history_frame needs pandas: run `pip install pandas`") from None
+
+        return pandas.DataFrame(self.history)
+
+    @property
+    def policy(self) -> Policy:
+        """The clean policy as learned so far: a pytree, whose call takes one observation as networks see it.
+
+        It works under `jax.jit`, `jax.vmap` and `jax.grad`. Its output is what the agent computes (values, logits, or
+        an action in [-1, 1]); `policy.greedy(output)` is the noise-free action.
+        """
+        return self._loop.policy()
+
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """The arrays of `policy` by name, such as `network/layers/0/weight`."""
+        return checkpoint.named_leaves(self.policy)
+
+    def perturb(self, key: Array | int, sigma: float) -> Policy:
+        """The policy with parameter noise: N(0, sigma^2) is added to the weights and biases of its linear layers.
+
+        Args:
+            key: a key of JAX, or a number that decides the noise.
+            sigma: the standard deviation of the noise.
+        """
+        require(sigma >= 0, "sigma", sigma, "at least 0")
+        return noise.perturb(jax.random.PRNGKey(key) if isinstance(key, int) else key, self.policy, sigma)
+
+    def export(self, path: str | Path) -> None:
+        """Writes `parameters` as a safetensors file, for other frameworks (needs the extra `safetensors`)."""
+        require_extra("safetensors", "safetensors", "export")
+        from safetensors.numpy import save_file
+
+        facts = {"paramnoise": self.algorithm, "env": self.config.env, "step": str(self.step)}
+        save_file({name: np.ascontiguousarray(array) for name, array in self.parameters.items()}, path, facts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles and copies an agent by what `save` writes, with its history; the environment is pickled as it is."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(folder)
+            files = {str(file.relative_to(folder)): file.read_bytes() for file in Path(folder).rglob("*.*")}
+        env = None if isinstance(self._env_like, str) else self._env_like
+        return _from_files, (files, env, self.history)
 
     def predict(
         self, obs: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
@@ -194,11 +288,19 @@ class DQN(Agent):
 
     algorithm = "dqn"
 
+    @keywords.takes(keywords.DQNKeywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
+
 
 class BootstrappedDQN(Agent):
     """Bootstrapped DQN; explores by `BootstrapHead` unless told otherwise."""
 
     algorithm = "bootstrapped-dqn"
+
+    @keywords.takes(keywords.BootstrappedDQNKeywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
 
 
 class DDPG(Agent):
@@ -206,17 +308,29 @@ class DDPG(Agent):
 
     algorithm = "ddpg"
 
+    @keywords.takes(keywords.DDPGKeywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
+
 
 class TRPO(Agent):
     """TRPO for continuous or discrete actions; explores by `OnPolicyParameterNoise` unless told otherwise."""
 
     algorithm = "trpo"
 
+    @keywords.takes(keywords.TRPOKeywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
+
 
 class ES(Agent):
     """Evolution strategies for continuous or discrete actions; it learns by perturbing, so nothing else explores."""
 
     algorithm = "es"
+
+    @keywords.takes(keywords.ESKeywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
 
 
 def agent_class(name: str) -> type[Agent]:
@@ -249,8 +363,50 @@ def load(path: str | Path, env: EnvLike | None = None) -> Agent:
     agent = object.__new__(agent_class(config.algorithm))
     with directory.naming_plugins():  # the environment may be a plug-in's
         agent._adopt(config, config.env if env is None else env)
-    load_loop(agent._loop, directory.checkpoint)
+    agent._holds_experience = load_loop(agent._loop, directory.checkpoint).get("holds_experience", True)
+    agent.history = [{name: _number(text) for name, text in row.items()} for row in directory.rows()]
     return agent
+
+
+def _number(text: str) -> float:
+    """A value of progress.csv."""
+    return int(text) if text.isdigit() else float(text or "nan")
+
+
+def _from_files(files: dict[str, bytes], env: EnvLike | None, history: list[dict[str, float]]) -> Agent:
+    """The agent that `Agent.__reduce__` described."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            path = Path(folder) / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        agent = load(folder, env)
+    agent.history = history
+    return agent
+
+
+class _Learning:
+    """Follows one call of `learn` for the agent's history, for its callbacks and for people."""
+
+    signal = None
+
+    def __init__(self, history: list[dict[str, float]], followers: Followers, shown: Bar | None):
+        self._history, self._followers, self._shown = history, followers, shown
+
+    def on_step(self, step: int) -> None:
+        if self._shown is not None:
+            self._shown.advance_to(step)
+        self._followers.on_step(step)
+
+    def on_row(self, row: dict[str, float]) -> None:
+        self._history.append(row)
+        if self._shown is not None:
+            self._shown.line(describe(row))
+        if not math.isnan(row["eval_return_mean"]):
+            self._followers.on_evaluation(row)
+
+    def should_stop(self) -> bool:
+        return self._followers.wants_to_stop
 
 
 def _flatten(space: gym.Space, obs: Any) -> tuple[np.ndarray, bool]:

@@ -8,12 +8,11 @@ import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version
 
 from paramnoise import api
-from paramnoise.envs.atari import is_atari
 from paramnoise.envs.base import ENVS, FAMILIES, EnvEntry, Preset, preset
-from paramnoise.parallel.process import INTERRUPTED, use_compilation_cache, use_one_thread
+from paramnoise.parallel.process import INTERRUPTED
 from paramnoise.parallel.ray_cluster import connect
 from paramnoise.runs.config import RunConfig
-from paramnoise.runs.run import run
+from paramnoise.runs.run import run, set_up_process
 from paramnoise.runs.video import check_path
 from paramnoise.validation import require
 
@@ -23,9 +22,7 @@ def train(
 ) -> int:
     """`paramnoise train`; without `run_dir` the run has a directory below runs/."""
     path = run_dir or _default_run_dir(config, resume)
-    use_compilation_cache()
-    if config.made_by.experience == "returns" or not is_atari(config.env):
-        use_one_thread()  # workers are how a population uses more cores
+    set_up_process(config, config.env)
     if getattr(config.agent, "engine", None) == "ray":
         connect(config.agent.ray_address, config.agent.workers)  # an error before anything is written
     summary = run(

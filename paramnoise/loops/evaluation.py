@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,6 +19,19 @@ Watch = Callable[[np.ndarray, np.ndarray], None]
 """What each environment shows, and whether its episode goes on."""
 
 
+class EndedEpisode(NamedTuple):
+    """An episode of training that came to its end."""
+
+    step: int
+    """Environment steps of the run by then."""
+    env: int
+    """Which of the environments; for a population, which of its episodes."""
+    episode_return: float
+    """The sum of its rewards."""
+    length: int
+    """Its steps."""
+
+
 class Progress:
     """How far training is: steps, and of each seed the episodes and their returns."""
 
@@ -29,25 +42,37 @@ class Progress:
         self.episodes = np.zeros(len(seeds), np.int64)
         self.ended: list[list[float]] = [[] for _ in seeds]
         """The returns of the episodes that ended since the last row."""
+        self.on_episode: Callable[[EndedEpisode], None] | None = None
+        """Who hears of episodes of the first seed as they end."""
         self._running = np.zeros(len(seeds) * num_envs)
+        self._lengths = np.zeros(len(seeds) * num_envs, np.int64)
         self._num_envs = num_envs
 
     def count(self, reward: np.ndarray, resets: np.ndarray) -> bool:
         """Takes note of a step of every environment, and of where an episode, or a game, ended; whether one did."""
         self._running += reward
+        self._lengths += 1
         ended = bool(resets.any())
         if ended:
             for place in map(int, np.flatnonzero(resets)):
-                member = place // self._num_envs
-                self.ended[member].append(float(self._running[place]))
-                self.episodes[member] += 1
+                member, env = divmod(place, self._num_envs)
+                self.end(member, env, float(self._running[place]), int(self._lengths[place]))
             self._running[resets] = 0.0
+            self._lengths[resets] = 0
         return ended
+
+    def end(self, member: int, env: int, episode_return: float, length: int) -> None:
+        """Takes note of an episode of one seed that ended."""
+        self.ended[member].append(episode_return)
+        self.episodes[member] += 1
+        if self.on_episode is not None and member == 0:
+            self.on_episode(EndedEpisode(self.step, env, episode_return, length))
 
     def snapshot(self, member: int) -> dict[str, np.ndarray]:
         """What there is of one seed, the step apart."""
         return {
             "running_return": self._running[self._part(member)].copy(),
+            "running_length": self._lengths[self._part(member)].copy(),
             "ended_returns": np.array(self.ended[member]),
             "episodes": np.array(self.episodes[member]),
         }
@@ -55,6 +80,7 @@ class Progress:
     def restore(self, member: int, parts: Mapping[str, np.ndarray]) -> None:
         """Goes back to a snapshot."""
         self._running[self._part(member)] = parts["running_return"]
+        self._lengths[self._part(member)] = parts.get("running_length", 0)  # a checkpoint of 0.2.0 does not know it
         self.ended[member] = parts["ended_returns"].tolist()
         self.episodes[member] = int(parts["episodes"])
 

@@ -12,7 +12,7 @@ import numpy as np
 from paramnoise.agents.base import Learner
 from paramnoise.explorations.base import Exploration
 from paramnoise.loops.environments import EnvSource
-from paramnoise.loops.evaluation import EVALUATION_STREAM, Evaluator, Progress, Watch, first_columns
+from paramnoise.loops.evaluation import EVALUATION_STREAM, EndedEpisode, Evaluator, Progress, Watch, first_columns
 from paramnoise.loops.population import Population
 from paramnoise.loops.step import at_member
 from paramnoise.loops.stepping import Stepping
@@ -42,6 +42,9 @@ class Collector(Protocol):
 
     def restore(self, member: int, state: Any, own: dict[str, np.ndarray]) -> None:
         """Goes back to a snapshot."""
+
+    def restore_learned(self, member: int, state: Any) -> None:
+        """Knows what a state has learned, and is at its step; experience and environments are left as they are."""
 
     def close(self) -> None:
         """Closes all environments."""
@@ -114,13 +117,16 @@ class HostLoop:
         eval_every: int,
         eval_episodes: int,
         on_step: Callable[[int], None] = lambda step: None,
+        on_episode: Callable[[EndedEpisode], None] | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[list[dict[str, float]]]:
         """Trains until `steps` environment steps of each seed in all, and yields rows of progress, one of each seed.
 
         A row with a noise-free evaluation follows every `eval_every` steps and the last step, one without every
-        `log_every`. `on_step` hears the step count as it grows; `should_stop` is asked where a snapshot can be taken.
+        `log_every`. `on_step` hears the step count as it grows, `on_episode` of the first seed's episodes as they end;
+        `should_stop` is asked where a snapshot can be taken.
         """
+        self.collector.progress.on_episode = on_episode
         while self.step < steps and not should_stop():
             before = self.step
             if not self.collector.advance(on_step, should_stop):
@@ -157,6 +163,10 @@ class HostLoop:
         """Goes back to a snapshot; the environments replay their current episodes."""
         self.collector.restore(member, state, own)
         self.collector.progress.restore(member, own)
+
+    def restore_learned(self, state: Any, member: int = 0) -> None:
+        """Knows what a state without experience has learned: enough to evaluate, not to train on."""
+        self.collector.restore_learned(member, state)
 
     def close(self) -> None:
         """Closes all environments."""

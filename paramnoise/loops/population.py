@@ -100,6 +100,10 @@ class Population:
         self._state, self.progress.step = state, int(state.step)
         self._lengths = own["lengths"].tolist()
 
+    def restore_learned(self, member: int, state: TrainState) -> None:
+        """Knows what a state has learned, and is at its step; experience and environments are left as they are."""
+        self._state, self.progress.step = state._replace(experience=self._state.experience), int(state.step)
+
     def close(self) -> None:
         """Closes all environments, and ends the workers."""
         if self._members is not None:
@@ -147,8 +151,8 @@ class Population:
         self._state = self._state._replace(learner=learner, losses=losses)
         lengths = [episode.length for episode in episodes]
         self.progress.step += sum(lengths)
-        self.progress.episodes[0] += len(episodes)
-        self.progress.ended[0] += [episode.total for episode in episodes]
+        for episode in episodes:
+            self.progress.end(0, episode.number, episode.total, episode.length)
         self._lengths += lengths
 
     def _updated(self, learner: Any, losses: Losses, batch: Any) -> tuple[Any, Losses, dict[str, Array]]:

@@ -158,6 +158,11 @@ class Stepping:
             self._obs = self._envs.restore(below("env/", own))
         self._feed.restore(member, below("feed/", own), self.progress.step)
 
+    def restore_learned(self, member: int, state: TrainState) -> None:
+        """Knows what a state has learned, and is at its step; experience and environments are left as they are."""
+        self._learning.restore(member, state._replace(experience=self._feed.experience))
+        self._loaded_at, self.progress.step = -1, int(state.step)
+
     def close(self) -> None:
         """Closes all environments, and ends the thread that learns."""
         self._learning.close()

@@ -69,24 +69,12 @@ def load(directory: Path, template: State) -> tuple[State, dict[str, np.ndarray]
     Raises:
         UsageError: if the checkpoint is missing, damaged, of another structure, or of another version's format.
     """
-    index_path = directory / INDEX
-    if not index_path.exists():
-        raise UsageError(f"no checkpoint in {directory}")
-    try:
-        index = json.loads(index_path.read_text())
-        data, digest, facts = directory / index["file"], index["sha256"], index["facts"]
-        made_by, form = index.get("made_by", "0.1"), index["format"]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UsageError(f"{index_path} is damaged: it is not a checkpoint's index") from None
-    if form != FORMAT:
-        raise UsageError(
-            f"checkpoint {directory} was made by paramnoise {made_by} (format {form}), and this version reads format "
-            f"{FORMAT} alone: use that version for it, or train anew"
-        )
+    index = _read_index(directory)
+    data = directory / index["file"]
     if not data.exists():
         raise UsageError(f"checkpoint {directory} is damaged: {data.name} is missing")
     content = data.read_bytes()
-    if hashlib.sha256(content).hexdigest() != digest:
+    if hashlib.sha256(content).hexdigest() != index["sha256"]:
         raise UsageError(f"checkpoint {directory} is damaged: {data.name} does not match its checksum")
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
@@ -94,7 +82,12 @@ def load(directory: Path, template: State) -> tuple[State, dict[str, np.ndarray]
     except (ValueError, OSError, EOFError, zipfile.BadZipFile):
         raise UsageError(f"checkpoint {directory} is damaged: {data.name} cannot be read") from None
     own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
-    return _restore(arrays, template, directory), own, facts
+    return _restore(arrays, template, directory), own, index["facts"]
+
+
+def facts(directory: Path) -> dict[str, Any]:
+    """The small facts of a checkpoint, whose arrays are not read; raises UsageError as `load` does."""
+    return _read_index(directory)["facts"]
 
 
 def write_atomically(path: Path, write: Callable[[Any], Any]) -> None:
@@ -129,6 +122,26 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _read_index(directory: Path) -> dict[str, Any]:
+    path = directory / INDEX
+    if not path.exists():
+        raise UsageError(f"no checkpoint in {directory}")
+    try:
+        index = json.loads(path.read_text())
+        index = {name: index[name] for name in ("format", "file", "sha256", "facts")} | {
+            "made_by": index.get("made_by", "0.1")
+        }
+        directory / index["file"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UsageError(f"{path} is damaged: it is not a checkpoint's index") from None
+    if index["format"] != FORMAT:
+        raise UsageError(
+            f"checkpoint {directory} was made by paramnoise {index['made_by']} (format {index['format']}), and this "
+            f"version reads format {FORMAT} alone: use that version for it, or train anew"
+        )
+    return index
 
 
 def _restore(arrays: dict[str, np.ndarray], template: State, directory: Path) -> State:

@@ -1,4 +1,4 @@
-"""The run directory: config.json, progress.csv, summary.json, checkpoint/, and tensorboard/ if it was asked for."""
+"""The run directory: config.json, progress.csv, summary.json, checkpoint/, best/, and tensorboard/ if asked for."""
 
 import contextlib
 import csv
@@ -92,6 +92,14 @@ class RunDirectory:
             if hint and hint not in str(error):
                 raise UsageError(f"{error}{hint}") from error
             raise
+
+    def best(self) -> "RunDirectory":
+        """The directory of the agent with the best evaluation, which is made if it is missing."""
+        best = RunDirectory(self.path / "best")
+        if not best.exists():
+            best.path.mkdir(exist_ok=True)
+            best._write_json("config.json", self._read_json("config.json"))
+        return best
 
     def exists(self) -> bool:
         """Whether the directory holds a run."""

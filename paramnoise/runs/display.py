@@ -42,9 +42,9 @@ class _PlainLines:
 
 @contextlib.contextmanager
 def bar(total: int, label: str, unit: str, show: bool = True) -> Iterator[Bar]:
-    """Shows progress toward `total`; on a terminal as a live bar with the time left, elsewhere through lines alone."""
+    """Shows progress toward `total`: a live bar on a terminal or in a notebook, elsewhere lines alone."""
     console = Console()
-    if not (show and console.is_terminal):
+    if not (show and (console.is_terminal or console.is_jupyter)):
         yield _PlainLines()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))

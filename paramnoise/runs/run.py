@@ -10,7 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from paramnoise.envs import EnvLike, env_source
+from paramnoise.envs.atari import is_atari
+from paramnoise.loops.evaluation import EndedEpisode
 from paramnoise.loops.host import HostLoop
+from paramnoise.parallel.process import use_compilation_cache, use_one_thread
 from paramnoise.runs import checkpoint
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
@@ -32,7 +35,7 @@ class Watcher(Protocol):
         """So many environment steps are done."""
 
     def on_row(self, row: dict[str, float]) -> None:
-        """An evaluation is done, and kept on disk."""
+        """A row of progress is complete, and kept on disk if there is a run directory."""
 
     def should_stop(self) -> bool:
         """Whether the run should save a checkpoint and end here."""
@@ -40,6 +43,17 @@ class Watcher(Protocol):
     @property
     def signal(self) -> int | None:
         """The signal that asked the run to stop."""
+
+
+def set_up_process(config: RunConfig, env: EnvLike) -> None:
+    """Keeps compiled programs for the next process, and gives XLA one thread where networks are small.
+
+    Both only where JAX was not told otherwise; the second only if JAX has not computed anything yet.
+    """
+    use_compilation_cache()
+    shape = getattr(getattr(env, "observation_space", None), "shape", None) or ()
+    if config.made_by.experience == "returns" or not (is_atari(config.env) or len(shape) == 3):
+        use_one_thread()  # workers are how a population uses more cores
 
 
 def make_loop(configs: Sequence[RunConfig], env: EnvLike) -> HostLoop:
@@ -74,8 +88,16 @@ def stage_loop(loop: HostLoop, member: int, directory: Path, wall_time: float) -
 
 
 def load_loop(loop: HostLoop, directory: Path, member: int = 0) -> dict[str, Any]:
-    """Brings one of the seeds of a fresh loop of the same config to its checkpoint; returns the checkpoint's facts."""
-    state, own, facts = checkpoint.load(directory, loop.state(member))
+    """Brings one of the seeds of a fresh loop of the same config to its checkpoint; returns the checkpoint's facts.
+
+    Of a checkpoint without experience (`holds_experience` is false) the loop knows what was learned, and cannot go on.
+    """
+    template = loop.state(member)
+    if not checkpoint.facts(directory).get("holds_experience", True):
+        state, _, facts = checkpoint.load(directory, template._replace(experience=()))
+        loop.restore_learned(state, member)
+        return facts
+    state, own, facts = checkpoint.load(directory, template)
     loop.restore(state, own, member)
     return facts
 
@@ -154,27 +176,57 @@ def _run(
     for directory, own in zip(directories, configs, strict=True):
         directory.claim(own, resume)
     on_start()
-    files = [_RunFiles(loop, member, each, checkpoint_seconds, tensorboard) for member, each in enumerate(directories)]
+    files = [RunFiles(loop, member, each, checkpoint_seconds, tensorboard) for member, each in enumerate(directories)]
     if len({each.first_step for each in files}) > 1:
         raise UsageError("runs side by side were saved at different steps and cannot go on: remove them to start over")
     try:
         with _terminal(config) if watcher is None else contextlib.nullcontext(watcher) as watching:
-            rows_of_seeds = loop.run(
-                config.steps,
-                eval_every=config.eval_every,
-                eval_episodes=config.eval_episodes,
-                on_step=watching.on_step,
-                should_stop=watching.should_stop,
-            )
-            for rows in rows_of_seeds:
-                for each, row in zip(files, rows, strict=True):
-                    watching.on_row(each.add(row))
-                if files[0].is_due():
-                    _save(files)
-            _save(files)
-            if loop.step < config.steps:
-                return [each.summarise("interrupted", signal=watching.signal) for each in files]
-            return [each.summarise("finished") for each in files]
+            return train(loop, files, config, watching)
+    finally:
+        loop.close()
+
+
+def train(
+    loop: HostLoop,
+    files: Sequence["RunFiles"],
+    config: RunConfig,
+    watcher: Watcher,
+    on_episode: Callable[[EndedEpisode], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Trains a loop to the end that its config says, or until it is asked to stop; returns the files' summaries.
+
+    Args:
+        loop: what to train.
+        files: where each of its seeds is written down; none: nowhere.
+        config: how long to train, and when to evaluate.
+        watcher: who follows.
+        on_episode: hears of the first seed's episodes of training as they end.
+
+    Raises:
+        RunError: if the run cannot go on; the summary then says why, and the last checkpoint is kept.
+    """
+    clocks = [each.clock for each in files] or [Clock(loop.step) for _ in loop.seeds]
+    try:
+        rows_of_seeds = loop.run(
+            config.steps,
+            eval_every=config.eval_every,
+            eval_episodes=config.eval_episodes,
+            on_step=watcher.on_step,
+            on_episode=on_episode,
+            should_stop=watcher.should_stop,
+        )
+        for rows in rows_of_seeds:
+            stamped = [clock.stamp(row) for clock, row in zip(clocks, rows, strict=True)]
+            for each, row in zip(files, stamped, strict=bool(files)):
+                each.add(row)
+            for row in stamped:
+                watcher.on_row(row)
+            if files and files[0].is_due():
+                _save(files)
+        _save(files)
+        if loop.step < config.steps:
+            return [each.summarise("interrupted", signal=watcher.signal) for each in files]
+        return [each.summarise("finished") for each in files]
     except RunError as error:
         for each in files:
             each.summarise("failed", reason=str(error))
@@ -182,10 +234,9 @@ def _run(
     finally:
         for each in files:
             each.close()
-        loop.close()
 
 
-def _save(files: Sequence["_RunFiles"]) -> None:
+def _save(files: Sequence["RunFiles"]) -> None:
     """Writes a checkpoint of each run; a kill on the way leaves all at the same step, but for an instant."""
     for commit in [each.stage() for each in files]:
         commit()
@@ -218,34 +269,71 @@ class _Terminal:
         return self._stop.signal
 
 
-class _RunFiles:
-    """What a run writes on its way, and the clock that it writes down."""
+class Clock:
+    """The time that training takes, as rows show it."""
+
+    def __init__(self, step: int, before: float = 0.0):
+        """Starts at a step, after so many seconds of training."""
+        self._first_step, self._before, self._started = step, before, time.perf_counter()
+
+    def seconds(self) -> float:
+        """Seconds of training so far."""
+        return self._before + time.perf_counter() - self._started
+
+    def stamp(self, row: dict[str, float]) -> dict[str, float]:
+        """A row with the clock's columns."""
+        wall_time = self.seconds()
+        rate = (row["step"] - self._first_step) / (wall_time - self._before)
+        return {**row, "steps_per_second": rate, "wall_time": wall_time}
+
+
+class RunFiles:
+    """What a run writes on its way."""
 
     def __init__(
-        self, loop: HostLoop, member: int, directory: RunDirectory, checkpoint_seconds: float, tensorboard: bool
+        self,
+        loop: HostLoop,
+        member: int,
+        directory: RunDirectory,
+        checkpoint_seconds: float = CHECKPOINT_SECONDS,
+        tensorboard: bool = False,
+        *,
+        restores: bool = True,
     ):
-        """Brings one of the loop's seeds to the directory's checkpoint, if it holds one, and the other files to it."""
+        """Brings one of the loop's seeds to the directory's checkpoint, if it holds one, and the other files to it.
+
+        Args:
+            loop: what is trained.
+            member: which of its seeds.
+            directory: where to write.
+            checkpoint_seconds: the age of a checkpoint at which the next one is due.
+            tensorboard: whether to write event files too.
+            restores: False if the loop is where the directory's checkpoint is already.
+        """
         self._loop, self._member = loop, member
         self._directory, self._checkpoint_seconds = directory, checkpoint_seconds
-        self._wall_before, self._saved_step = 0.0, -1
+        wall_before, self._saved_step = 0.0, -1
         if (directory.checkpoint / checkpoint.INDEX).exists():
-            self._wall_before = load_loop(loop, directory.checkpoint, member)["wall_time"]
-            self._saved_step = loop.step
+            facts = (
+                load_loop(loop, directory.checkpoint, member) if restores else checkpoint.facts(directory.checkpoint)
+            )
+            wall_before, self._saved_step = facts["wall_time"], loop.step
         directory.forget_after(loop.step)
-        self._log = TensorBoardLog(directory.tensorboard, directory.rows(), self._wall_before) if tensorboard else None
+        self._log = TensorBoardLog(directory.tensorboard, directory.rows(), wall_before) if tensorboard else None
+        self._best = max(_evaluations(directory), default=-np.inf)
         self.first_step = loop.step
-        self._started = self._saved_at = time.perf_counter()
+        self.clock = Clock(loop.step, wall_before)
+        self._saved_at = time.perf_counter()
 
-    def add(self, row: dict[str, float]) -> dict[str, float]:
-        """Writes a row of progress; returns the row with the clock's columns."""
+    def add(self, row: dict[str, float]) -> None:
+        """Writes a row of progress, and keeps the agent apart if it never did better."""
         check_finite(self._loop, self._member)
-        seconds = time.perf_counter() - self._started
-        rate = (self._loop.step - self.first_step) / seconds
-        row = {**row, "steps_per_second": rate, "wall_time": self._wall_before + seconds}
         self._directory.append(row)
         if self._log is not None:
             self._log.add(row)
-        return row
+        if row["eval_return_mean"] > self._best:
+            self._best = row["eval_return_mean"]
+            self._keep_best()
 
     def is_due(self) -> bool:
         """Whether the last checkpoint is old enough for a new one."""
@@ -255,20 +343,19 @@ class _RunFiles:
         """Writes a checkpoint that takes its place when the function is called, unless the last one is of this step."""
         if self._loop.step == self._saved_step:
             return lambda: None
-        commit = stage_loop(self._loop, self._member, self._directory.checkpoint, self._wall_time())
+        commit = stage_loop(self._loop, self._member, self._directory.checkpoint, self.clock.seconds())
         self._saved_step, self._saved_at = self._loop.step, time.perf_counter()
         return commit
 
     def summarise(self, status: str, **more: Any) -> dict[str, Any]:
         """Writes the summary, and returns it."""
-        returns = [float(row["eval_return_mean"]) for row in self._directory.rows()]
-        returns = [value for value in returns if not np.isnan(value)]  # rows without an evaluation
+        returns = _evaluations(self._directory)
         summary = {
             "status": status,
             "steps": self._loop.step,
             "final_eval_return_mean": returns[-1] if returns else None,
             "best_eval_return_mean": max(returns) if returns else None,
-            "wall_time": self._wall_time(),
+            "wall_time": self.clock.seconds(),
             **more,
         }
         self._directory.write_summary(summary)
@@ -279,5 +366,15 @@ class _RunFiles:
         if self._log is not None:
             self._log.close()
 
-    def _wall_time(self) -> float:
-        return self._wall_before + time.perf_counter() - self._started
+    def _keep_best(self) -> None:
+        """Writes the agent as it is, without its experience, for others to evaluate: no run goes on from it."""
+        best = self._directory.best()
+        state = self._loop.state(self._member)._replace(experience=())
+        facts = {"step": self._loop.step, "eval_return_mean": self._best, "holds_experience": False}
+        checkpoint.save(best.checkpoint, state, {}, facts)
+
+
+def _evaluations(directory: RunDirectory) -> list[float]:
+    """The mean returns of the evaluations so far; some rows have none."""
+    returns = [float(row["eval_return_mean"]) for row in directory.rows()]
+    return [value for value in returns if not np.isnan(value)]

@@ -1,0 +1,153 @@
+"""Learning that one can follow, stop, write down and copy; and the policy as what it is."""
+
+import copy
+import inspect
+import pickle
+
+import jax
+import numpy as np
+import pytest
+from test_api import QUIET, TINY, assert_same_agent, tiny
+
+import paramnoise as pn
+from paramnoise.runs.directory import WALL_CLOCK_COLUMNS, RunDirectory
+
+
+class Heard(pn.Callback):
+    """Writes down what it hears; asks to stop after so many steps."""
+
+    def __init__(self, until=10**9):
+        self.steps, self.episodes, self.rows, self._until = [], [], [], until
+
+    def on_step(self, agent, step):
+        assert agent.step == step
+        self.steps.append(step)
+        return step < self._until
+
+    def on_episode_end(self, agent, episode):
+        self.episodes.append(episode)
+
+    def on_evaluation(self, agent, row):
+        self.rows.append(row)
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory):
+    path, heard = tmp_path_factory.mktemp("logged") / "run", Heard()
+    return tiny().learn(80, log_dir=path, callback=heard, eval_every=20, **QUIET), path, heard
+
+
+def test_a_callback_hears_of_every_step_episode_and_evaluation(logged):
+    _, _, heard = logged
+    assert heard.steps == list(range(2, 82, 2))
+    assert [row["step"] for row in heard.rows] == [20, 40, 60, 80]
+    assert len(heard.episodes) == heard.rows[-1]["episodes"] > 0
+    for env in (0, 1):  # CartPole pays 1 a step, and the episodes of an environment follow each other
+        own = [episode for episode in heard.episodes if episode.env == env]
+        assert [episode.length for episode in own] == [episode.episode_return for episode in own]
+        ends = np.cumsum([episode.length for episode in own])
+        np.testing.assert_array_equal([episode.step for episode in own], 2 * ends)
+
+
+def test_a_callback_that_returns_false_stops_at_once_and_the_agent_goes_on_as_if_never_stopped(logged):
+    agent = tiny().learn(80, callback=[lambda agent, row: True, Heard(until=30)], eval_every=20, **QUIET)
+    assert agent.step == 30
+    assert_same_agent(agent.learn(50, eval_every=20, **QUIET), logged[0])
+
+
+def test_a_function_hears_of_evaluations():
+    heard = []
+    agent = tiny().learn(40, callback=lambda agent, row: heard.append((agent.step, row)), eval_every=20, **QUIET)
+    assert [step for step, _ in heard] == [20, 40]
+    assert [row for _, row in heard] == agent.history
+
+
+@pytest.mark.parametrize(("callback", "words"), [(Heard, r"pass an object of it, Heard\(\)"), (3, "callback is 3")])
+def test_what_is_no_callback_is_refused_in_one_line(callback, words):
+    with pytest.raises(pn.UsageError, match=words):
+        tiny().learn(4, callback=callback, **QUIET)
+
+
+def test_history_is_what_the_run_directory_holds(logged):
+    agent, path, _ = logged
+    rows = RunDirectory(path).rows()
+    assert [{name: str(value) for name, value in row.items()} for row in agent.history] == rows
+    np.testing.assert_equal(pn.load(path).history, agent.history)  # NaN is NaN
+    assert list(agent.history_frame()["step"]) == [20, 40, 60, 80]
+    assert RunDirectory(path).summary()["status"] == "finished"
+
+
+def test_an_agent_goes_on_in_its_own_directory_and_in_no_other(logged, tmp_path):
+    agent = tiny().learn(40, log_dir=tmp_path / "run", eval_every=20, **QUIET)
+    agent.learn(40, log_dir=tmp_path / "run", eval_every=20, **QUIET)
+    one, other = (RunDirectory(path).rows() for path in (tmp_path / "run", logged[1]))
+    for row, same in zip(one, other, strict=True):
+        assert {name for name in row if row[name] != same[name]} <= set(WALL_CLOCK_COLUMNS)
+    with pytest.raises(pn.UsageError, match="holds a run at step 80, and this agent is at step 0"):
+        tiny().learn(100, log_dir=tmp_path / "run", eval_every=20, **QUIET)
+
+
+def test_the_best_agent_is_kept_and_cannot_learn_on(logged):
+    _, path, heard = logged
+    best = max(heard.rows, key=lambda row: row["eval_return_mean"])
+    kept = pn.load(path / "best")
+    assert kept.step == best["step"]
+    same = tiny().learn(int(best["step"]), eval_every=20, **QUIET)
+    assert kept.evaluate(3).returns == same.evaluate(3).returns
+    with pytest.raises(pn.UsageError, match="without its experience: load the run itself"):
+        kept.learn(2, **QUIET)
+
+
+def test_a_copy_and_a_pickled_agent_learn_on_as_the_agent_would():
+    agent = tiny().learn(30, **QUIET)
+    others = [copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))]
+    agent.learn(20, **QUIET)
+    for other in others:
+        assert len(other.history) == 1
+        assert_same_agent(agent, other.learn(20, **QUIET))
+
+
+def test_the_policy_is_a_pytree_that_predicts_under_jit_and_vmap(logged):
+    agent = logged[0]
+    obs = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    greedy = jax.jit(jax.vmap(lambda policy, o: policy.greedy(policy(o)), in_axes=(None, 0)))
+    np.testing.assert_array_equal(greedy(agent.policy, obs), agent.predict(obs)[0])
+    flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(agent.policy)])
+    np.testing.assert_array_equal(flat, np.concatenate([np.ravel(leaf) for leaf in agent.parameters.values()]))
+
+
+def test_perturbing_is_the_noise_core_s(logged):
+    agent = logged[0]
+    for key in (jax.random.PRNGKey(3), 3):
+        one, other = agent.perturb(key, 0.1), pn.noise.perturb(jax.random.PRNGKey(3), agent.policy, 0.1)
+        assert all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other)))
+    assert all(map(np.array_equal, jax.tree.leaves(agent.perturb(3, 0.0)), jax.tree.leaves(agent.policy)))
+    with pytest.raises(pn.UsageError, match="sigma must be at least 0"):
+        agent.perturb(0, -1.0)
+
+
+def test_weights_are_exported_with_their_names(logged, tmp_path):
+    from safetensors.numpy import load_file
+
+    agent = logged[0]
+    agent.export(tmp_path / "weights.safetensors")
+    read = load_file(tmp_path / "weights.safetensors")
+    assert read.keys() == agent.parameters.keys()
+    for name, array in read.items():
+        np.testing.assert_array_equal(array, agent.parameters[name])
+
+
+def test_a_constructor_says_which_keywords_it_takes():
+    parameters = inspect.signature(pn.DQN).parameters
+    assert parameters["learning_rate"].default == 3e-4
+    assert parameters["num_envs"].default == 1
+    assert set(TINY) < set(parameters)
+    assert "steps" not in parameters
+
+
+def test_the_second_equal_agent_compiles_nothing(compiled):
+    tiny().learn(40, **QUIET)
+    compiled.clear()
+    again = tiny().learn(40, **QUIET)
+    again.evaluate(2)
+    assert not [name for name in compiled if "backend_compile" in name]
