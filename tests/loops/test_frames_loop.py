@@ -42,7 +42,7 @@ def learner(policy_head):
     return dqn.make(dqn.DQNConfig(**SETTINGS, policy_head=policy_head), Spaces((STACK, 12, 12), 2, True))
 
 
-def new_loop(exploration, seeds, replay_on="host", make_env=Halves) -> HostLoop:
+def new_loop(exploration, seeds, replay_on="host", make_env=Halves, terminal_time_limits=False) -> HostLoop:
     """A loop over the probe; the policy head is parameter noise's."""
     return HostLoop(
         learner(exploration is PARAMETER),
@@ -53,6 +53,7 @@ def new_loop(exploration, seeds, replay_on="host", make_env=Halves) -> HostLoop:
         eval_max_steps=50,
         log_every=LOG_EVERY,
         replay_on=replay_on,
+        terminal_time_limits=terminal_time_limits,
     )
 
 
@@ -93,6 +94,18 @@ def test_the_true_values_of_clipped_rewards_are_learned_past_the_time_limit(expl
         # 1.6 if the time limit, which cuts one step in four, ended the task; 6 if rewards were not clipped.
         np.testing.assert_allclose(right, 1 / (1 - GAMMA), atol=0.15)
         np.testing.assert_allclose(wrong, 0.0, atol=0.15)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_replay_ends_the_task_at_a_time_limit_only_if_it_is_to_be_terminal(terminal):
+    loop = new_loop(PARAMETER, (0, 1), terminal_time_limits=terminal, make_env=lambda: Halves(time_limit=1))
+    list(loop.run(20, eval_every=STEPS, eval_episodes=0))
+    for member in (0, 1):
+        kept = {name: loop.snapshot(member)[1][f"feed/replay/{name}"] for name in ("reward", "terminated", "is_final")}
+        paid = (kept["reward"] > 0) & ~kept["is_final"]  # the right action goes on, if the time limit lets it
+        assert 0 < paid.sum() < paid.size
+        assert kept["terminated"][paid].all() if terminal else not kept["terminated"][paid].any()
+        assert kept["is_final"].any() != terminal  # nothing follows an end, so no final frame is kept
 
 
 @pytest.mark.parametrize(("exploration", "seeds"), [(EPSILON, (0,)), (PARAMETER, (0, 1))])
