@@ -171,6 +171,25 @@ def test_the_behaviour_of_an_episode_follows_the_policy_and_keeps_its_offset():
     np.testing.assert_array_equal(offsets[1], offsets[2])
 
 
+class PaysOnce(ScriptedEnv):
+    """Whatever is done in it, it pays in its first 24 steps, which are the first batch, and never again."""
+
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        return obs, reward * (len(self.given) <= 24), *rest
+
+
+def test_batches_without_reward_leave_the_policy_alone_after_one_with_reward():
+    learner = trpo.make(CONFIG, Spaces((2,), 4, True))
+    loop = HostLoop(learner, NOISE, vector_source(lambda: PaysOnce(lengths=(10,))), log_every=24)
+    (first,) = run(loop, 24)
+    moved = ravel_pytree(loop.policy())[0]
+    later = run(loop, 24 * 5)
+    assert first["accepted"] == 1
+    assert [row["accepted"] for row in later] == [0] * 4
+    np.testing.assert_array_equal(ravel_pytree(loop.policy())[0], moved)
+
+
 @pytest.mark.usefixtures("optimised")
 def test_with_sigma_0_training_equals_plain_trpo_bit_for_bit():
     plain, silent = reach_loop(NoNoise()), reach_loop(OnPolicyParameterNoise(sigma=0.0, max_states=5))
