@@ -160,7 +160,8 @@ class Stepping:
             self._stacks.array = self._stacks.array.at[member].set(own["stacks"])
         if member == 0:
             self._obs = self._envs.restore(below("env/", own))
-        self._feed.restore(member, below("feed/", own), self.progress.step)
+        parts = below("feed/", own) | ({"stacks": own["stacks"]} if self._stacks is not None else {})
+        self._feed.restore(member, parts, self.progress.step)
 
     def close(self) -> None:
         """Closes all environments, and ends the thread that learns."""
