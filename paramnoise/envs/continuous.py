@@ -54,7 +54,10 @@ allows within the time limit, though no episode starts where it is paid at once.
 _LOCOMOTION = ("HalfCheetah-v4", "Hopper-v4", "Swimmer-v4", "Walker2d-v4", *SPARSE[:2])
 _SPARSE_TASKS = {
     SPARSE[2]: ("sparse_box2d:SparseCartpoleSwingupEnv", "reward while the pole is up; needs the extra box2d"),
-    SPARSE[3]: ("sparse_box2d:SparseDoublePendulumEnv", "reward while the tip is near the top; needs the extra box2d"),
+    SPARSE[3]: (
+        "sparse_box2d:SparseDoublePendulumEnv",
+        "reward while the tip is near the top; vime_rule:true has VIME's tip; needs the extra box2d",
+    ),
     SPARSE[4]: (
         "sparse_box2d:SparseMountainCarEnv",
         "reward at the goal; vime_rule:true pays the left exit; needs the extra box2d",
