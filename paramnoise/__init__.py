@@ -4,7 +4,7 @@ from paramnoise import noise
 from paramnoise.agents.base import Learner, Spaces, register_agent
 from paramnoise.api import DDPG, DQN, ES, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
 from paramnoise.callbacks import Callback
-from paramnoise.envs.base import AgentPreset, Preset, register_env
+from paramnoise.envs.base import AgentPreset, Preset, ReturnBounds, register_env
 from paramnoise.explorations import (
     BootstrapHead,
     EpsilonGreedy,
@@ -42,6 +42,7 @@ __all__ = [
     "OrnsteinUhlenbeck",
     "ParameterNoise",
     "Preset",
+    "ReturnBounds",
     "Spaces",
     "UsageError",
     "agent_class",

@@ -117,7 +117,7 @@ def _print_settings(config: RunConfig, path: Path) -> None:
     print(f"{config.algorithm} on {config.env}, exploration {config.exploration.kind}, seed {config.seed}")
     for part in ("agent", "exploration"):
         print(f"  {part}: " + ", ".join(f"{name} {value}" for name, value in values[part].items() if name != "kind"))
-    names = ("steps", "num_envs", "overlap", "eval_every", "eval_episodes")
+    names = ("steps", "num_envs", "overlap", "terminal_time_limits", "eval_every", "eval_episodes")
     print("  run: " + ", ".join(f"{name} {values[name]}" for name in names))
     if known != Preset():
         preset_names = [

@@ -57,6 +57,25 @@ def test_learning_trains_for_the_steps_it_was_given(learned):
     assert int(learned._loop.state().learner.updates) == 40 - 8
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_time_limit_ends_the_task_of_an_agent_only_if_told_so_and_stays_told(terminal, tmp_path):
+    class AlwaysCut(gym.Env):
+        observation_space, action_space = gym.spaces.Box(-1, 1, (4,), np.float32), gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(4, np.float32), {}
+
+        def step(self, action):
+            return np.ones(4, np.float32), 1.0, False, True, {}
+
+    agent = tiny(AlwaysCut, terminal_time_limits=terminal).learn(10, **QUIET)
+    agent.save(tmp_path)
+    again = pn.load(tmp_path, AlwaysCut)
+    again.learn(10, **QUIET)
+    stored = np.asarray(again._loop.state().experience.data.terminated)[:20]
+    assert stored.all() if terminal else not stored.any()
+
+
 def test_learning_again_goes_on(learned):
     agent = tiny().learn(24, **QUIET)
     assert agent.learn(16, **QUIET) is agent

@@ -28,6 +28,15 @@ def test_an_agent_saved_within_a_cycle_learns_on_as_one_that_was_never_saved(tmp
     assert agent._loop.state().learner.updates == 3 * (500 // 40)
 
 
+def test_an_episode_keeps_the_statistics_of_its_start_and_the_first_has_none():
+    agent = tiny().learn(80, **QUIET)
+    state = agent._loop.state()
+    assert state.learner.normaliser.seen == 80
+    assert not state.exploration.policies.network.normaliser.seen.any()  # and so leave an observation as it is
+    agent.learn(2 * 200 + 2 - 80, **QUIET)  # into the second episode of both environments
+    assert agent._loop.state().exploration.policies.network.normaliser.seen.tolist() == [400, 400]
+
+
 def test_predictions_are_in_the_environment_s_bounds():
     agent = tiny().learn(80, **QUIET)
     state, own = agent._loop.snapshot()

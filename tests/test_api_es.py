@@ -41,6 +41,11 @@ def test_overlap_is_refused():
         make_config("es", "CartPole-v1", overlap=True)
 
 
+def test_time_limits_mean_nothing_to_who_learns_no_values():
+    with pytest.raises(pn.UsageError, match="terminal_time_limits needs an agent that learns values, not es"):
+        make_config("es", "CartPole-v1", terminal_time_limits=True)
+
+
 def test_the_command_line_trains_with_workers_resumes_without_and_evaluates(tmp_path, capsys):
     words = ["train", "es", "--env", "CartPole-v1", "--pairs", "2", "--hidden-sizes", "4", "--table-size", "1000"]
     words += ["--eval-every", "40", "--eval-episodes", "1", "--run-dir", str(tmp_path / "run")]

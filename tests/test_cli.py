@@ -92,6 +92,11 @@ def test_an_exploration_takes_fields_by_name():
     assert held["exploration"]["max_age"] is None
 
 
+def test_time_limits_are_terminal_if_the_command_says_so():
+    assert "terminal_time_limits True" in output(TRAIN, "--terminal-time-limits --run-dir run")
+    assert json.loads(Path("run/config.json").read_text())["config"]["terminal_time_limits"] is True
+
+
 @pytest.mark.parametrize(("env", "option"), [("paramnoise/Chain-v0", "--env-kwargs"), ("Chain", "--env_kwargs")])
 def test_the_preset_of_a_task_applies_is_printed_and_can_be_overridden(env, option):
     words = "--hidden-sizes 8 --batch-size 4 --buffer-size 64 --steps 20 --run-dir run"

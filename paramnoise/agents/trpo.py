@@ -132,6 +132,10 @@ def prepare(config: TRPOConfig, rollout: Rollout, number: int) -> Batch:
 def update(config: TRPOConfig, state: TRPOState, batch: Batch) -> tuple[TRPOState, dict[str, Array]]:
     """One step of the policy within the trust region, then the baseline's fit.
 
+    In a batch without any reward the baseline counts for 0, so that the advantages are 0, the policy stays, and the
+    baseline starts anew. All that it could say there is from earlier batches: standardised, its remains would move the
+    policy as far as rewards do, and a fit on them would feed on itself.
+
     Returns:
         The state, and to report: `kl`, the mean KL(old || new), each episode under its own noise; `improvement`, what
         the surrogate gained; `backtracks`, how often the line search shortened the step; `accepted`, 1 if the policy
@@ -139,8 +143,9 @@ def update(config: TRPOConfig, state: TRPOState, batch: Batch) -> tuple[TRPOStat
         by the baseline that was fitted on the batch before.
     """
     rollout = batch.rollout
-    values = baseline.predict(state.baseline, rollout.obs, rollout.time)
-    next_values = baseline.predict(state.baseline, rollout.next_obs, rollout.time + 1)
+    weights = jnp.where(jnp.any(rollout.reward != 0), state.baseline, 0.0)
+    values = baseline.predict(weights, rollout.obs, rollout.time)
+    next_values = baseline.predict(weights, rollout.next_obs, rollout.time + 1)
     ends = (rollout.reward, rollout.terminated, rollout.truncated)
     advantages = baseline.advantages(*ends, values, next_values, config.gamma, config.gae_lambda)
     returns = baseline.discounted_returns(*ends, next_values, config.gamma)

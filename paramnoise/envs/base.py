@@ -6,7 +6,7 @@ A family of environments is one file that registers what it has; so is a user's 
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version
@@ -51,6 +51,17 @@ class Preset:
         return self.agents.get(agent, AgentPreset())
 
 
+class ReturnBounds(NamedTuple):
+    """A fixed scale for returns, on which those of several environments can be put together."""
+
+    low: float
+    """What counts as 0."""
+    high: float
+    """What counts as 1."""
+    source: str
+    """What the two are, in words for tables."""
+
+
 PresetOrRule = Preset | Callable[[Settings], Preset]
 """A preset, or a function from an environment's keywords to one."""
 
@@ -65,6 +76,8 @@ class EnvEntry:
     preset: PresetOrRule
     group: str
     """What it is listed under."""
+    bounds: ReturnBounds | None = None
+    """The scale of its return; None: none is known."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,6 +111,7 @@ def register_env(
     help: str = "",
     preset: PresetOrRule = Preset(),  # noqa: B008  # frozen
     group: str = "registered by plug-ins",
+    bounds: ReturnBounds | None = None,
     **gymnasium: Any,
 ) -> None:
     """Makes an environment known by name, with a line of help and a preset.
@@ -108,13 +122,14 @@ def register_env(
         help: a line for `paramnoise envs`.
         preset: what it is usually run with, or a function from its keywords to that.
         group: what it is listed under.
+        bounds: the scale of its return, for numbers over several environments.
         gymnasium: further arguments of `gymnasium.register`, such as `max_episode_steps`.
     """
     if entry_point is not None:
         if env_id in ENVS:  # a module or a notebook's cell that runs twice; for any other id Gymnasium warns
             gym.registry.pop(env_id, None)
         gym.register(env_id, entry_point=entry_point, **gymnasium)
-    ENVS[env_id] = EnvEntry(id=env_id, help=help, preset=preset, group=group)
+    ENVS[env_id] = EnvEntry(id=env_id, help=help, preset=preset, group=group, bounds=bounds)
 
 
 def register_family(name: str, **settings: Any) -> None:
@@ -134,6 +149,11 @@ def preset(env: str, env_kwargs: Settings) -> Preset:
     if entry is None:
         return Preset()
     return entry.preset if isinstance(entry.preset, Preset) else entry.preset(env_kwargs)
+
+
+def return_bounds(env: str) -> ReturnBounds | None:
+    """The scale of the return of an environment, by its id; None if none is known."""
+    return ENVS[env].bounds if env in ENVS else None
 
 
 def env_name(env: EnvLike) -> str:

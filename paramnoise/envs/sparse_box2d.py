@@ -102,7 +102,8 @@ class SparseDoublePendulumEnv(Box2DEnv):
     """Swing two links up by the joint between them: 1 for each step with the tip within 1 of the upright point (0, 2).
 
     The observation is sine, cosine (of the angle to the vertical, 0 hanging) and angular velocity of each link; the
-    action is the torque between the links. No state ends the episode.
+    action is the torque between the links. No state ends the episode. rllab and VIME compute the tip with a sign slip
+    that mirrors the lower link; ours is the true tip unless told otherwise (docs/tasks.md).
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012
@@ -119,6 +120,11 @@ class SparseDoublePendulumEnv(Box2DEnv):
     LINK = solid(rectangle(half_width=0.05, bottom=-LENGTH, top=0.0), density=5.0, groupIndex=NO_CONTACTS)
     START_SCALE = (0.1, 0.1, 0.01, 0.01)
     """Standard deviations of the two angles and the two angular velocities."""
+
+    def __init__(self, vime_rule: bool = False, render_mode: str | None = None):
+        """Makes the task; with `vime_rule` the tip is VIME's, that of the lower link mirrored from left to right."""
+        super().__init__(render_mode)
+        self.vime_rule = vime_rule
 
     def _build(self) -> PendulumScene:
         world = new_world()
@@ -148,8 +154,10 @@ class SparseDoublePendulumEnv(Box2DEnv):
         return np.array(turns, np.float32)
 
     def _judge(self) -> tuple[float, bool]:
-        tip = self._scene.links[1].GetWorldPoint((0.0, -self.LENGTH))
-        return float(math.dist((tip.x, tip.y), self.GOAL) < self.GOAL_RADIUS), False
+        lower = self._scene.links[1]
+        tip = lower.GetWorldPoint((0.0, -self.LENGTH))
+        x = 2 * lower.position.x - tip.x if self.vime_rule else tip.x
+        return float(math.dist((x, tip.y), self.GOAL) < self.GOAL_RADIUS), False
 
 
 class CarScene(NamedTuple):

@@ -110,6 +110,21 @@ def positions(key: Array, step: Array, written: Array, rows: int, count: int) ->
     return slot, env
 
 
+def begin_after(replay: FrameReplay, member: Array, before: Array) -> FrameReplay:
+    """Replays of several seeds, of which one is empty and begins in the midst of games, after these frames.
+
+    They go where the slots before the first would be, at the ring's end: the stacks of the first slots reach them, and
+    no draw takes them for transitions. `before` is what `frames_before` gave.
+    """
+    frame = replay.slots.frame.at[member, 1 - STACK :].set(before)
+    return replay._replace(slots=replay.slots._replace(frame=frame))
+
+
+def frames_before(stacks: np.ndarray) -> np.ndarray:
+    """The frames before the newest of each environment's stack, [STACK - 1, num_envs, height, width]."""
+    return np.moveaxis(stacks[:, :-1], 1, 0)
+
+
 def draw(key: Array, step: Array, replay: FrameReplay, count: int) -> Drawn:
     """Draws transitions uniformly, with replacement; the last one of a cut episode is drawn for its final frame too."""
     rows = replay.is_final.shape[0]
@@ -197,6 +212,10 @@ class HostFrames:
         self.state.slots.resets[where] = False
         self.state.is_final[where] = True
         self.state.written[envs] += 1
+
+    def begin_after(self, before: np.ndarray) -> None:
+        """Begins in the midst of games, after these frames."""
+        self.state.slots.frame[1 - STACK :] = before
 
     def draw(self, key: np.ndarray, step: np.int32, count: int) -> Drawn:
         """Draws transitions uniformly, with replacement."""

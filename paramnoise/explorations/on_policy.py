@@ -49,8 +49,9 @@ class OnPolicyParameterNoise(Exploration):
     scaling: str = "boundary"
     """How noise gets its size: a natural step scaled to the KL bound (boundary) or only shrunk to it (shrink), or
     spherical noise with sigma adapted on the KL (adaptive)."""
-    delta: float = 0.01
-    """The bound on the mean KL between perturbed and clean policy; with adaptive scaling, the KL to keep."""
+    delta: float = 0.1
+    """The bound on the mean KL between perturbed and clean policy; with adaptive scaling, the KL to keep. With
+    0.01, the bound of the policy's own step, noise is too small to explore (docs/trpo.md)."""
     sigma: float = 0.01
     """The standard deviation of the noise before it is scaled, or before the first adaptation; 0: no noise."""
     max_states: int = 100

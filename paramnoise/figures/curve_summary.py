@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from paramnoise.envs.base import env_label
+from paramnoise.envs.base import ReturnBounds, env_label, return_bounds
 from paramnoise.figures.curve_results import Point
 from paramnoise.figures.statistics import (
     CONFIDENCE,
@@ -63,7 +63,10 @@ def report(points: list[Point], path: Path) -> None:
     console = Console()
     if not console.is_terminal:
         console.width = WIDTH
-    console.print(_table(summaries, over_tasks(tasks)))
+    together = over_tasks(tasks)
+    console.print(_table(summaries, together))
+    if len(tasks) > 1:
+        _say_scale(tasks, shown=bool(together))
     if any(task.step < task.last_step for task in tasks.values()):
         print("a task with runs of unequal length is compared at the last step that all its runs have reached")
     for env in dict.fromkeys(point.env for point in points if point.env not in tasks):
@@ -112,21 +115,27 @@ def _summary(env: str, exploration: str, task: Comparison, scores: np.ndarray) -
 
 
 def over_tasks(tasks: dict[str, Comparison]) -> dict[str, Estimate]:
-    """By exploration, the interquartile mean over the tasks that all explorations have; empty for fewer than two.
+    """By exploration, the interquartile mean over the tasks that can be put together; empty for fewer than two.
 
-    A task's scores are normalised between the lowest and the highest of all its runs here.
+    A task's scores are normalised between bounds that are registered with it, so that the number does not depend on
+    which runs stand beside each other.
     """
-    explorations = dict.fromkeys(name for task in tasks.values() for name in task.scores)
-    shared = [task for task in tasks.values() if task.scores.keys() == explorations.keys()]
-    if len(shared) < 2:
+    scales = _scales(tasks)
+    if len(scales) < 2:
         return {}
-    bounds = [(min(map(np.min, task.scores.values())), max(map(np.max, task.scores.values()))) for task in shared]
     return {
         name: estimate_interquartile_mean(
-            [normalise(task.scores[name], low, high) for task, (low, high) in zip(shared, bounds, strict=True)]
+            [normalise(tasks[env].scores[name], scale.low, scale.high) for env, scale in scales.items()]
         )
-        for name in explorations
+        for name in next(tasks[env].scores for env in scales)
     }
+
+
+def _scales(tasks: dict[str, Comparison]) -> dict[str, ReturnBounds]:
+    """The bounds of the tasks that all explorations have and whose bounds are known."""
+    explorations = {name for task in tasks.values() for name in task.scores}
+    shared = [env for env, task in tasks.items() if task.scores.keys() == explorations]
+    return {env: scale for env in shared if (scale := return_bounds(env)) is not None}
 
 
 def improvements(tasks: dict[str, Comparison]) -> dict[str, Estimate]:
@@ -168,6 +177,15 @@ def _table(summaries: Iterable[Summary], together: dict[str, Estimate]) -> Table
     for exploration, estimate in together.items():
         table.add_row("all, normalised", exploration, "", "", _text(estimate, ".2f"), "")
     return table
+
+
+def _say_scale(tasks: dict[str, Comparison], shown: bool) -> None:
+    """Says what 0 and 1 are in the number over tasks, if one is shown, and why a task is not in it."""
+    for env, (low, high, source) in _scales(tasks).items() if shown else ():
+        print(f"normalised: {env_label(env)} from {low:g} to {high:g} ({source})")
+    for env in tasks:
+        if return_bounds(env) is None:
+            print(f"normalised: without {env_label(env)}, as no bounds of its return are registered")
 
 
 def _text(estimate: Estimate, digits: str = "") -> str:

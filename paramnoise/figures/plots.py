@@ -16,34 +16,34 @@ from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from paramnoise.envs.base import env_label
 from paramnoise.figures.base import Method
 from paramnoise.figures.chain_results import Outcome, medians
+from paramnoise.figures.colours import STYLES, Look, looks
 from paramnoise.figures.curve_results import Band, Point, bands
 from paramnoise.figures.sample_efficiency import Reach, aligned, reaches
 
 COLUMNS = 4
 """Panels side by side at the most."""
-SOLVED, UNSOLVED = "tab:green", "tab:blue"
 
 
 def plot_chain(outcomes: list[Outcome], methods: Sequence[Method], path: Path) -> None:
-    """Median episodes until solved against the chain's length, one panel per method (fig. "chain-plot")."""
+    """Median episodes until solved against the chain's length, one panel per method (fig. "chain-plot").
+
+    A full dot is solved, an empty one is not.
+    """
     present = {outcome.exploration for outcome in outcomes}
     methods = [method for method in methods if method.exploration in present]
     figure, axes = plt.subplots(
         1, len(methods), figsize=(3.6 * len(methods), 3.2), sharex=True, sharey=True, squeeze=False
     )
-    for axis, method in zip(axes[0], methods, strict=True):
+    for axis, method, (colour, _) in zip(axes[0], methods, looks(methods), strict=True):
         own = [outcome for outcome in outcomes if outcome.exploration == method.exploration]
         points = sorted(medians(own))
         axis.plot([p.length for p in points], [p.episodes for p in points], color="0.8", linewidth=1, zorder=1)
-        for solved, colour, label in ((True, SOLVED, "solved"), (False, UNSOLVED, "not solved")):
+        for solved, face, label in ((True, colour, "solved"), (False, "white", "not solved")):
+            drawn: dict[str, Any] = {"facecolor": face, "edgecolor": colour}
             seeds = [o for o in own if o.solved == solved]
-            axis.scatter(
-                [o.length for o in seeds], [o.episodes for o in seeds], s=6, color=colour, alpha=0.35, zorder=2
-            )
+            axis.scatter([o.length for o in seeds], [o.episodes for o in seeds], s=6, alpha=0.5, zorder=2, **drawn)
             shown = [p for p in points if p.solved == solved]
-            axis.scatter(
-                [p.length for p in shown], [p.episodes for p in shown], s=26, color=colour, label=label, zorder=3
-            )
+            axis.scatter([p.length for p in shown], [p.episodes for p in shown], s=26, label=label, zorder=3, **drawn)
         axis.set_title(method.label, fontsize=10)
         axis.set_xlabel("chain length N")
         axis.grid(color="0.93")
@@ -93,9 +93,9 @@ def plot_learning_curves(
     figure, axes = _panels(len(envs))
     for axis, env in zip(axes.flat, envs, strict=False):
         own = {exploration: line for (other, exploration), line in lines.items() if other == env}
-        for colour, method in enumerate(drawn.methods):
+        for method, look in zip(drawn.methods, looks(drawn.methods), strict=True):
             if method.exploration in own:
-                _draw_line(axis, own[method.exploration], drawn.steps_per_epoch, f"C{colour}", method.label)
+                _draw_line(axis, own[method.exploration], drawn.steps_per_epoch, look, method.label)
         seeds = sorted({max(band.seeds for band in line) for line in own.values()})
         counted = f"{seeds[0]} seed{'s' * (seeds[0] > 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
         axis.set_title(f"{env_label(env)} ({counted})", fontsize=10)
@@ -109,11 +109,11 @@ def plot_sample_efficiency(drawn: LinesToReturns, points: list[Point], path: Pat
     envs = list(dict.fromkeys(point.env for point in points))
     figure, axes = _panels(len(envs))
     for axis, env in zip(axes.flat, envs, strict=False):
-        for colour, method in enumerate(drawn.methods):
+        for method, look in zip(drawn.methods, looks(drawn.methods), strict=True):
             own = [p for p in points if (p.env, p.algorithm, p.exploration) == (env, *method[:2])]
             for line in bands(aligned(own)).values():
-                _draw_line(axis, line, 1, f"C{colour}", method.label)
-            _draw_reaches(axis, reaches(own, drawn.thresholds), f"C{colour}")
+                _draw_line(axis, line, 1, look, method.label)
+            _draw_reaches(axis, reaches(own, drawn.thresholds), look)
         for threshold in drawn.thresholds.get(env, ()):
             axis.axhline(threshold, color="0.4", linestyle="--", linewidth=0.8, zorder=1)
         axis.set_xscale("log")
@@ -123,9 +123,12 @@ def plot_sample_efficiency(drawn: LinesToReturns, points: list[Point], path: Pat
     _finish(figure, axes, path)
 
 
-def _draw_reaches(axis: Axes, found: list[Reach], colour: str) -> None:
+def _draw_reaches(axis: Axes, found: list[Reach], look: Look) -> None:
     there = np.array([(reach.steps, reach.threshold) for reach in found if reach.steps is not None]).reshape(-1, 2)
-    axis.scatter(there[:, 0], there[:, 1], s=16, color=colour, edgecolors="white", linewidths=0.5, zorder=4)
+    marker = "o" if look.style == STYLES[0] else "s"
+    axis.scatter(
+        there[:, 0], there[:, 1], s=16, marker=marker, color=look.colour, edgecolors="white", linewidths=0.5, zorder=4
+    )
 
 
 def _panels(count: int) -> tuple[MatplotlibFigure, Any]:
@@ -153,17 +156,17 @@ def _finish(figure: MatplotlibFigure, axes: Any, path: Path, y_label: str = "noi
     _save(figure, path)
 
 
-def _draw_line(axis: Axes, line: list[Band], steps_per_epoch: int, colour: str, label: str) -> None:
-    """Draws one exploration: solid while all its seeds have a value, dotted where only some got so far."""
+def _draw_line(axis: Axes, line: list[Band], steps_per_epoch: int, look: Look, label: str) -> None:
+    """Draws one method: as it looks while all its seeds have a value, dotted where only some got so far."""
     most = max(band.seeds for band in line)
     whole = [band for band in line if band.seeds == most]
     rest = line[len(whole) - 1 :] if len(whole) < len(line) else []
-    for part, style, name in ((whole, "-", label), (rest, ":", None)):  # what dotted means is in the docs
+    for part, style, name in ((whole, look.style, label), (rest, ":", None)):  # what dotted means is in the docs
         if part:
             epochs = [band.step / steps_per_epoch for band in part]
-            axis.plot(epochs, [band.median for band in part], style, color=colour, label=name, linewidth=1.3)
+            axis.plot(epochs, [band.median for band in part], style, color=look.colour, label=name, linewidth=1.3)
             low, high = [band.low for band in part], [band.high for band in part]
-            axis.fill_between(epochs, low, high, color=colour, alpha=0.18, linewidth=0)
+            axis.fill_between(epochs, low, high, color=look.colour, alpha=0.18, linewidth=0)
 
 
 def _save(figure: MatplotlibFigure, path: Path) -> None:

@@ -93,7 +93,7 @@ def summarise(points: Iterable[Point], thresholds: Mapping[str, tuple[float, ...
             len(group),
             sum(reach.steps is not None for reach in group),
             sum(reach.touched is not None for reach in group),
-            _median(group, math.inf),
+            _median(group),
             min([reach.within for reach in group if reach.steps is None] or [reach.within for reach in group]),
             *_ratio(subjects.get(key[:2], []), group),
             *_at_common_step(points, *key),
@@ -161,19 +161,24 @@ def _reach(run: tuple[str, str, str, int], threshold: float, curve: list[tuple[i
     return Reach(env, threshold, algorithm, exploration, seed, steps, curve[-1][0], touched)
 
 
-def _median(group: list[Reach], missed: float | None = None) -> float:
-    """The median steps; a seed that did not get there counts as `missed`, or as the steps that it was given."""
-    late = [reach.within if missed is None else missed for reach in group]
-    steps = [least if reach.steps is None else reach.steps for reach, least in zip(group, late, strict=True)]
-    return float(np.median(steps))
+def _median(group: list[Reach]) -> float:
+    """The median steps, in which a seed that did not get there is slower than all that did; infinite if it is one."""
+    return float(np.median([math.inf if reach.steps is None else reach.steps for reach in group]))
+
+
+def _least_median(group: list[Reach]) -> float:
+    """The median if it is known, else what it is more than: seeds that did not get there need more than they had."""
+    known = _median(group)
+    least = np.median([reach.within if reach.steps is None else reach.steps for reach in group])
+    return known if math.isfinite(known) else float(least)
 
 
 def _ratio(subject: list[Reach], other: list[Reach]) -> tuple[float, bool]:
     """ES's steps over another's, and whether that is a bound; NaN if neither got there, or ES was not run."""
-    known = [bool(group) and math.isfinite(_median(group, math.inf)) for group in (subject, other)]
+    known = [bool(group) and math.isfinite(_median(group)) for group in (subject, other)]
     if not subject or not any(known):
         return math.nan, False
-    return _median(subject) / _median(other), not all(known)
+    return _least_median(subject) / _least_median(other), not all(known)
 
 
 def _at_common_step(
@@ -218,7 +223,7 @@ def _table(rows: Iterable[Efficiency]) -> Table:
             env_label(row.env),
             f"{row.threshold:g}",
             row.algorithm,
-            f"not within {row.within:,}" if math.isinf(row.steps) else f"{row.steps:,.0f}",
+            f"> {row.within:,}" if math.isinf(row.steps) else f"{row.steps:,.0f}",
             f"{row.reached} of {row.seeds}",
             str(row.touched),
             _ratio_text(row),

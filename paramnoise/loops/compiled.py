@@ -17,7 +17,7 @@ from paramnoise.experience.replay import Replay, Transition
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ENVIRONMENT, EVALUATE
 from paramnoise.loops import step as steps
-from paramnoise.loops.environments import JaxEnv, step_and_reset
+from paramnoise.loops.environments import JaxEnv, step_and_reset, with_terminal_limits
 from paramnoise.loops.step import Behaviour, TrainState, key_for
 from paramnoise.networks.policies import Policy, noise_free_actions
 
@@ -61,6 +61,7 @@ class CompiledLoop:
         eval_every: int,
         eval_episodes: int = 1,
         num_envs: int = 1,
+        terminal_time_limits: bool = False,
     ):
         """Makes the states; nothing is stepped yet.
 
@@ -72,8 +73,12 @@ class CompiledLoop:
             eval_every: environment steps, over all environments of a seed, between noise-free evaluations.
             eval_episodes: episodes of an evaluation.
             num_envs: environments per seed, each with its own exploration.
+            terminal_time_limits: whether training takes a time limit for an end of the task.
         """
         self.learner = learner
+        if terminal_time_limits:
+            step = env.step
+            env = env._replace(step=lambda *args: with_terminal_limits(step(*args)))
         init = functools.partial(_init, learner, exploration, env, num_envs)
         keys = jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
         self.state: LoopState = jax.jit(jax.vmap(init, out_axes=_AXES))(keys)

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import gymnasium as gym
 import jax
@@ -97,6 +97,15 @@ class JaxStep(NamedTuple):
     reward: Array
     terminated: Array
     truncated: Array
+
+
+Step = TypeVar("Step", EnvStep, JaxStep)
+
+
+def with_terminal_limits(after: Step) -> Step:
+    """The step with every time limit taken for an end of the task, after which nothing follows."""
+    ended = after.terminated | after.truncated
+    return after._replace(terminated=ended, truncated=after.truncated & ~ended)
 
 
 class JaxEnv(NamedTuple):

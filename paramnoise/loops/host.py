@@ -64,6 +64,7 @@ class HostLoop:
         eval_max_steps: int = 10_000,
         log_every: int | None = None,
         overlap: bool = False,
+        terminal_time_limits: bool = False,
         replay_on: str = "auto",
         save_replay: bool = True,
     ):
@@ -78,6 +79,7 @@ class HostLoop:
             eval_max_steps: steps after which an evaluation's episode is cut.
             log_every: environment steps of a seed between rows of progress without an evaluation; None: no such rows.
             overlap: learn while the environments step; acting is then one training behind.
+            terminal_time_limits: whether training takes a time limit for an end of the task; evaluation does not.
             replay_on: frames: where they are kept: `device`, `host`, or `auto`, which is the device if it is a GPU.
             save_replay: frames: whether snapshots hold replay.
         """
@@ -96,6 +98,7 @@ class HostLoop:
                 seeds=self.seeds,
                 num_envs=num_envs,
                 overlap=overlap,
+                terminal_time_limits=terminal_time_limits,
                 replay_on=replay_on,
                 save_replay=save_replay,
             )

@@ -15,7 +15,7 @@ import numpy as np
 from paramnoise.agents.base import Learner
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ACT
-from paramnoise.loops.environments import EnvSource, EnvStep
+from paramnoise.loops.environments import EnvSource, EnvStep, with_terminal_limits
 from paramnoise.loops.evaluation import Progress
 from paramnoise.loops.fast.host_actor import BLOCK, HostActor
 from paramnoise.loops.fast.memory import keep_freed_memory
@@ -43,11 +43,13 @@ class Stepping:
         seeds: Sequence[int],
         num_envs: int,
         overlap: bool,
+        terminal_time_limits: bool,
         replay_on: str,
         save_replay: bool,
     ):
         """Makes the environments and the state; nothing is stepped yet. The arguments are those of `HostLoop`."""
         self.learner, self.exploration, self.seeds = learner, exploration, tuple(seeds)
+        self._terminal_time_limits = terminal_time_limits
         self._num_envs, self._shape = num_envs, (len(self.seeds), num_envs)
         self._shows_frames = learner.spaces.shows_frames
         if len(self.seeds) > 1 and not self._shows_frames:  # only large programs are worth an axis of seeds
@@ -96,6 +98,8 @@ class Stepping:
         if feed.is_beside:
             self._learning.take_in(progress.step)
         after = self._envs.recv()
+        if self._terminal_time_limits:
+            after = with_terminal_limits(after)
         feed.add(shown if self._stacks is None else self._frames, self._resets, actions, after)
         before = progress.step
         progress.step += self._num_envs
@@ -156,7 +160,8 @@ class Stepping:
             self._stacks.array = self._stacks.array.at[member].set(own["stacks"])
         if member == 0:
             self._obs = self._envs.restore(below("env/", own))
-        self._feed.restore(member, below("feed/", own), self.progress.step)
+        parts = below("feed/", own) | ({"stacks": own["stacks"]} if self._stacks is not None else {})
+        self._feed.restore(member, parts, self.progress.step)
 
     def restore_learned(self, member: int, state: TrainState) -> None:
         """Knows what a state has learned, and is at its step; experience and environments are left as they are."""

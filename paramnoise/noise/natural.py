@@ -58,7 +58,7 @@ def natural_noise(
     divergence: Callable[[Array, Array], Array],
     *,
     sigma: ArrayLike = 0.01,
-    delta: ArrayLike = 0.01,
+    delta: ArrayLike = 0.1,
     scaling: str = "boundary",
     where: Where | None = None,
     outputs: Callable[[Any, Array], Array] | None = None,

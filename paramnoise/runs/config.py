@@ -22,6 +22,9 @@ class RunSettings:
     """Environments stepped together, each with its own exploration."""
     overlap: bool = False
     """Learn while the environments step, where a second core is free; acting is then one training behind."""
+    terminal_time_limits: bool = False
+    """Treat a time limit as an end of the task: the value after it counts 0, as the authors' code had it; off: it is
+    bootstrapped."""
     steps: int = 100_000
     """Environment steps in all, over all environments."""
     eval_every: int = 10_000
@@ -68,6 +71,8 @@ class RunConfig(RunSettings):
         entry.check_exploration(self.exploration)
         if self.overlap and entry.experience != "replay":
             raise UsageError(f"overlap needs an agent that learns from replay, not {self.algorithm}")
+        if self.terminal_time_limits and entry.experience == "returns":
+            raise UsageError(f"terminal_time_limits needs an agent that learns values, not {self.algorithm}")
         super().__post_init__()
 
     @property

@@ -70,6 +70,7 @@ def make_loop(configs: Sequence[RunConfig], env: EnvLike) -> HostLoop:
         eval_max_steps=config.eval_max_steps,
         log_every=config.log_every,
         overlap=config.overlap,
+        terminal_time_limits=config.terminal_time_limits,
         replay_on=config.replay_on,
         save_replay=config.save_replay,
     )

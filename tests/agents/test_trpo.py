@@ -174,6 +174,22 @@ def test_a_step_that_improves_nothing_is_rejected():
     assert_untouched(state, after, report)
 
 
+def test_a_batch_without_reward_moves_no_policy_and_leaves_no_baseline():
+    agent = learner()
+    state = agent.init(jax.random.key(0))
+    batch = rollout(state)
+    seen = batch.rollout
+    learned = state._replace(baseline=jnp.linspace(-1, 1, state.baseline.size))  # as of an earlier, rewarded batch
+    cut = changed(batch, reward=0 * seen.reward, terminated=seen.truncated, truncated=seen.terminated)
+    after, report = jax.jit(agent.update)(learned, cut)
+    assert_untouched(learned, after, report)
+    assert not after.baseline.any()
+    one_reward = changed(cut, reward=cut.rollout.reward.at[0, 0].set(1.0))
+    after, report = jax.jit(agent.update)(learned, one_reward)
+    assert report["accepted"] == 1
+    assert after.baseline.any()
+
+
 def test_an_offset_of_0_is_the_policy_itself():
     state = learner().init(jax.random.key(0))
     flat = ravel_pytree(state.policy)[0]

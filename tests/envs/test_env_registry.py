@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from paramnoise.envs import AgentPreset, Preset, env_factory, env_id, env_source, preset, register_env, register_family
-from paramnoise.envs.base import ENVS, FAMILIES, family_of
+from paramnoise.envs.base import ENVS, FAMILIES, ReturnBounds, family_of, return_bounds
 from paramnoise.loops.vector import vector_source
 from paramnoise.runs.config import make_config
 
@@ -97,6 +97,12 @@ def test_another_version_has_the_preset_unless_it_has_its_own_and_another_namesp
 def test_help_and_group_are_kept_for_the_list_of_environments():
     register_task(help="two zeros", group="Mine")
     assert (ENVS["mine/Task-v3"].help, ENVS["mine/Task-v3"].group) == ("two zeros", "Mine")
+
+
+def test_the_bounds_of_a_return_are_those_of_the_id_and_of_no_other_version():
+    register_task(bounds=ReturnBounds(-1, 5, "made up"))
+    assert return_bounds("mine/Task-v3") == (-1, 5, "made up")
+    assert return_bounds("mine/Task-v4") is return_bounds("CartPole-v1") is None
 
 
 def test_a_second_registration_of_an_id_takes_the_place_of_the_first():

@@ -3,9 +3,10 @@ import numpy as np
 import pytest
 
 from paramnoise.envs import env_factory, env_id, environment_actions, preset
-from paramnoise.envs.base import ENVS, NAMESPACE, short_name
+from paramnoise.envs.base import ENVS, NAMESPACE, return_bounds, short_name
 from paramnoise.envs.continuous import DENSE, SPARSE
 from paramnoise.envs.mujoco_guard import DivergenceGuard
+from paramnoise.envs.swimmer_gather import NUM_APPLES
 from paramnoise.runs.config import make_config
 
 OURS = [env for env in ENVS if env.startswith(NAMESPACE)]
@@ -61,6 +62,32 @@ def test_every_environment_of_ours_is_listed_and_every_sparse_one_has_a_preset()
 )
 def test_a_name_stands_for_an_id(name, env):
     assert env_id(name) == env
+
+
+@pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
+@pytest.mark.parametrize("env", ["Reacher-v4", "InvertedPendulum-v4"])  # those with the shortest episodes
+def test_a_dense_task_s_return_is_counted_from_that_of_random_actions(env):
+    made, returns = env_factory(env)(), []
+    made.action_space.seed(1)
+    for seed in range(1_000, 1_030):
+        made.reset(seed=seed)
+        rewards, ended = [], False
+        while not ended:
+            _, reward, terminated, truncated, _ = made.step(made.action_space.sample())
+            rewards.append(reward)
+            ended = terminated or truncated
+        returns.append(sum(rewards))
+    error = np.std(returns) / np.sqrt(len(returns))
+    assert return_bounds(env).low == pytest.approx(np.mean(returns), abs=4 * error)
+
+
+@pytest.mark.parametrize("env", [*DENSE, *SPARSE])
+def test_every_task_of_the_paper_has_bounds_of_its_return(env):
+    low, high, _ = return_bounds(env)
+    assert low < high
+    most = {"SparseMountainCar": 1, "SwimmerGather": NUM_APPLES}.get(short_name(env), gym.spec(env).max_episode_steps)
+    if env in SPARSE:  # each step pays 1 at the most, or there is less to get
+        assert (low, high) == (0, most)
 
 
 def test_names_of_tasks_are_distinct():

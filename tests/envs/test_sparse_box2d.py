@@ -131,6 +131,20 @@ def test_double_pendulum_pays_for_a_tip_near_the_upright_point(upper, lower, rew
     assert outcome(SparseDoublePendulumEnv(), [math.pi + upper, math.pi + lower, 0, 0]) == (reward, False)
 
 
+@pytest.mark.parametrize(
+    ("upper", "lower", "true", "vime"),
+    [
+        (math.pi, math.pi, 1, 1),  # upright
+        (math.pi - 0.7, math.pi + 0.7, 1, 0),  # bent back to the middle: the tip is at x 0, or mirrored at 1.3
+        (math.pi - 0.7, math.pi - 0.7, 0, 1),  # stretched out to one side: at 1.3, or mirrored at 0
+        (0.0, 0.0, 0, 0),  # hanging
+    ],
+)
+def test_vime_s_rule_pays_a_double_pendulum_whose_lower_link_is_mirrored(upper, lower, true, vime):
+    paid = [outcome(SparseDoublePendulumEnv(vime_rule=rule), (upper, lower, 0.0, 0.0))[0] for rule in (False, True)]
+    assert paid == [true, vime]
+
+
 @pytest.mark.parametrize("vime_rule", [False, True])
 def test_mountain_car_pays_the_goal_and_by_vime_s_rule_the_left_exit(vime_rule):
     env = SparseMountainCarEnv(vime_rule=vime_rule)

@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 
 import paramnoise as pn
+from paramnoise.agents.trpo import TRPOConfig
 from paramnoise.networks import MLP
 from paramnoise.networks.policies import GaussianPolicy
 
 POLICY = GaussianPolicy(MLP((2, 6, 1), key=jax.random.key(0), layer_norm=True, activation=jnp.tanh), jnp.zeros(1))
 OBS = jax.random.normal(jax.random.key(1), (300, 2))
-NOISE = {scaling: pn.OnPolicyParameterNoise(scaling=scaling) for scaling in ("boundary", "shrink", "adaptive")}
+DELTA = 0.01
+NOISE = {
+    scaling: pn.OnPolicyParameterNoise(scaling=scaling, delta=DELTA) for scaling in ("boundary", "shrink", "adaptive")
+}
 
 
 def after_a_batch(exploration, num_envs=3, policy=POLICY):
@@ -34,6 +38,13 @@ def test_noise_starts_where_an_episode_starts_and_nowhere_else(scaling):
     assert (first.sampled, first.failed) == (2, 0)
 
 
+def test_by_default_the_noise_has_ten_times_the_kl_of_the_policy_s_step():
+    exploration = pn.OnPolicyParameterNoise()
+    state = begin(exploration, after_a_batch(exploration), [True, True, True])
+    bound = 10 * TRPOConfig().delta_kl
+    assert bound / 2 < state.distance <= bound
+
+
 def test_without_a_batch_before_there_is_no_noise():
     exploration = NOISE["boundary"]
     state = begin(exploration, exploration.init(POLICY, jnp.zeros((3, 2))), [True, True, True])
@@ -50,13 +61,13 @@ def test_natural_noise_is_within_the_bound_on_the_states_of_the_batch(scaling):
         POLICY.distance(clean, jax.vmap(pn.noise.displace(POLICY, offset))(state.obs))
         for offset in exploration.offsets(state)
     ]
-    assert max(kls) <= 0.01 * (1 + 1e-3)
+    assert max(kls) <= DELTA * (1 + 1e-3)
     assert min(kls) > 0.001
     np.testing.assert_allclose(state.distance, kls[-1], rtol=1e-2)
 
 
 def test_sigma_is_adapted_as_often_as_steps_passed_until_the_kl_is_delta():
-    exploration = pn.OnPolicyParameterNoise(scaling="adaptive", adapt_every=1)
+    exploration = pn.OnPolicyParameterNoise(scaling="adaptive", adapt_every=1, delta=DELTA)
     state = after_a_batch(exploration)
     assert state.scale.adaptations == 300
     assert state.scale.sigma > 0.02  # it grows, as noise of 0.01 is far too small
@@ -69,7 +80,7 @@ def test_sigma_is_adapted_as_often_as_steps_passed_until_the_kl_is_delta():
         return POLICY.distance(clean, jax.vmap(probe)(OBS))
 
     kls = jax.jit(jax.vmap(kl))(jax.random.split(jax.random.key(9), 400))
-    assert 0.25 < (kls <= 0.01).mean() < 0.75  # at equilibrium sigma grows as often as it shrinks
+    assert 0.25 < (kls <= DELTA).mean() < 0.75  # at equilibrium sigma grows as often as it shrinks
 
 
 @pytest.mark.parametrize("perturb_log_std", [False, True])

@@ -3,10 +3,13 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 from paramnoise.envs.continuous import DENSE
 from paramnoise.figures import plots
-from paramnoise.figures.base import FIGURES
+from paramnoise.figures.base import FIGURES, Method
+from paramnoise.figures.chain_results import Outcome
+from paramnoise.figures.colours import COLOURS, looks
 from paramnoise.figures.curve_results import Point
 
 FIGURE = FIGURES["ddpg-dense"]
@@ -56,9 +59,42 @@ def test_an_exploration_has_one_colour_everywhere(drawn):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [FIGURE.methods[i].label for i in (2, 3)]
 
 
+def test_a_method_has_the_same_colour_in_every_figure():
+    found = {}
+    for figure in FIGURES.values():
+        for method, look in zip(figure.methods, looks(figure.methods), strict=True):
+            found.setdefault((method.exploration, method.algorithm == "es"), set()).add(look.colour)
+    assert all(len(colours) == 1 for colours in found.values())
+    assert found["parameter", False] != found["none", False] != found["none", True]
+
+
+def test_two_figures_draw_parameter_noise_in_the_same_colour(drawn, tmp_path):
+    figure, _ = drawn(points(DENSE[0], "parameter", [2]))
+    plots.plot_learning_curves(FIGURES["trpo-dense"], points(DENSE[0], "parameter", [2]), tmp_path / "other.png")
+    assert plt.gcf() is not figure
+    assert plt.gcf().axes[0].lines[0].get_color() == figure.axes[0].lines[0].get_color()
+    plots.plot_chain([Outcome(5, "dqn", "parameter", 0, 100, True)], FIGURES["chain"].methods, tmp_path / "chain.png")
+    dots = plt.gcf().axes[0].collections[0].get_facecolor()[0, :3]
+    np.testing.assert_array_equal(dots, to_rgb(figure.axes[0].lines[0].get_color()))
+
+
+@pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
+def test_no_two_methods_of_a_figure_look_alike(figure):
+    assert len(set(looks(figure.methods))) == len(figure.methods)
+
+
+def test_strange_explorations_get_colours_that_no_other_of_the_figure_has():
+    names = ("parameter", "mine", "ou", "yours", "mine")
+    mine, yours, again = (looks([Method("ddpg", name, "") for name in names])[i] for i in (1, 3, 4))
+    assert len({mine.colour, yours.colour, COLOURS["parameter"], COLOURS["ou"]}) == 4
+    assert again.colour == mine.colour
+    assert again.style != mine.style
+
+
 def test_where_seeds_are_missing_the_line_is_dotted(drawn):
     figure, _ = drawn(points(DENSE[0], "none", [4, 2]) + points(DENSE[0], "ou", [4]))
     styles = [(line.get_color(), line.get_linestyle(), line.get_xdata()[-1]) for line in figure.axes[0].lines]
-    assert styles == [("C0", "-", 2), ("C0", ":", 4), ("C2", "-", 4)]
+    none, ou = COLOURS["none"], COLOURS["ou"]
+    assert styles == [(none, "-", 2), (none, ":", 4), (ou, "-", 4)]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [FIGURE.methods[i].label for i in (0, 2)]
     assert figure.axes[0].get_title() == f"{DENSE[0]} (1 to 2 seeds)"

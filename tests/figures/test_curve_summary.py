@@ -8,6 +8,8 @@ from paramnoise.figures.curve_results import Point
 from paramnoise.figures.curve_summary import compare, improvements, over_tasks, report, summarise
 from paramnoise.figures.statistics import Estimate
 
+CARTPOLE, CAR = "paramnoise/SparseCartpoleSwingup-v0", "paramnoise/SparseMountainCar-v0"  # up to 500, up to 1
+
 
 def points(exploration: str, *curves: list[float], env: str = "Task-v0") -> list[Point]:
     """A curve per seed, an evaluation every 1,000 steps."""
@@ -58,22 +60,38 @@ def test_a_summary_has_quartiles_and_the_interquartile_mean():
     assert row.low < row.iqm < row.high
 
 
-def test_tasks_are_put_together_between_the_lowest_and_the_highest_of_their_runs():
-    found = (
-        at_the_end("none", 0.0, 100.0)
-        + at_the_end("parameter", 400.0, 100.0)
-        + at_the_end("none", -1.0, -1.0, env="Other-v0")
-        + at_the_end("parameter", 0.0, 1.0, env="Other-v0")
+def two_tasks() -> list[Point]:
+    return (
+        at_the_end("none", 0.0, 100.0, env=CARTPOLE)
+        + at_the_end("parameter", 400.0, 100.0, env=CARTPOLE)
+        + at_the_end("none", 0.0, 0.0, env=CAR)
+        + at_the_end("parameter", 0.5, 1.0, env=CAR)
     )
-    together = over_tasks(compare(found))
-    assert together["none"].value == (0 + 0) / 2  # of 0, 0.25, 0, 0
-    assert together["parameter"].value == (0.5 + 1) / 2  # of 1, 0.25, 0.5, 1
+
+
+def test_tasks_are_put_together_between_the_bounds_of_their_returns():
+    together = over_tasks(compare(two_tasks()))
+    assert together["none"].value == (0 + 0) / 2  # of 0, 0.2, 0, 0
+    assert together["parameter"].value == (0.5 + 0.8) / 2  # of 0.8, 0.2, 0.5, 1
     assert all(estimate.low <= estimate.value <= estimate.high for estimate in together.values())
 
 
+def test_what_other_runs_reach_does_not_change_a_normalised_number():
+    better = at_the_end("ou", 500.0, 500.0, env=CARTPOLE) + at_the_end("ou", 1.0, 1.0, env=CAR)
+    without, beside = over_tasks(compare(two_tasks())), over_tasks(compare(two_tasks() + better))
+    assert beside == {**without, "ou": Estimate(1.0, 1.0, 1.0)}
+
+
 def test_only_tasks_that_all_explorations_have_are_put_together():
-    found = at_the_end("none", 0.0, 1.0) + at_the_end("ou", 2.0, 3.0) + at_the_end("ou", 0.0, 1.0, env="Other-v0")
+    found = two_tasks() + at_the_end("ou", 2.0, 3.0, env=CAR)
     assert over_tasks(compare(found)) == {}
+
+
+def test_a_task_without_bounds_is_in_no_normalised_number_and_is_named(tmp_path, capsys):
+    unknown = at_the_end("none", 7.0, 7.0) + at_the_end("parameter", 9.0, 9.0)
+    assert over_tasks(compare(two_tasks() + unknown)) == over_tasks(compare(two_tasks()))
+    report(two_tasks() + unknown, tmp_path / "summary.csv")
+    assert "normalised: without Task-v0, as no bounds of its return are registered" in capsys.readouterr().out
 
 
 def test_parameter_noise_is_held_against_each_other_exploration_on_the_tasks_of_both():
@@ -98,7 +116,9 @@ def test_a_report_shows_and_keeps_the_numbers(tmp_path, capsys):
         ("Task-v0", "parameter", "1,000 of 2,000", "0.38 (0.31 to 0.44)", "0.38 (0.25 to 0.50)", "2"),
         ("Other-v0", "parameter", "2,000", "9.00 (9.00 to 9.00)", "9.00 (no interval)", "1"),
     }
-    assert printed[-3:] == [
+    assert printed[-5:] == [
+        "normalised: without Task-v0, as no bounds of its return are registered",
+        "normalised: without Other-v0, as no bounds of its return are registered",
         "a task with runs of unequal length is compared at the last step that all its runs have reached",
         "parameter over none: probability of improvement 0.00 (0.00 to 0.00)",
         str(tmp_path / "summary.csv"),
@@ -114,14 +134,16 @@ def test_a_report_says_which_task_it_cannot_compare_and_puts_several_together(tm
     apart = [Point("Apart-v0", "ddpg", "none", seed, 10 + seed, 1.0) for seed in range(2)]
     tasks = [
         point
-        for env in ("A-v0", "B-v0")
-        for point in at_the_end("none", 0.0, 1.0, env=env) + at_the_end("parameter", 1.0, 2.0, env=env)
+        for env, most in ((CARTPOLE, 500.0), (CAR, 1.0))
+        for point in at_the_end("none", 0.0, most / 2, env=env) + at_the_end("parameter", 0.0, most, env=env)
     ]
     report(apart + tasks, tmp_path / "summary.csv")
     printed = capsys.readouterr().out
     assert "Apart-v0: not compared, since its runs have no evaluation at the same step" in printed
     (line,) = [line for line in printed.splitlines() if "all, normalised" in line and "none" in line]
     assert "0.25 (" in line
+    assert "normalised: SparseCartpoleSwingup-v0 from 0 to 500 (nothing to a reward in every step)" in printed
+    assert "normalised: SparseMountainCar-v0 from 0 to 1 (nothing to the goal)" in printed
 
 
 @pytest.mark.parametrize(

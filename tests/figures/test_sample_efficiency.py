@@ -77,6 +77,14 @@ def test_the_ratio_is_of_medians_over_seeds():
     assert (found["ddpg"].ratio, found["ddpg"].is_bound) == (15.0, False)
 
 
+def test_a_seed_that_was_stopped_before_it_got_there_is_no_fast_one_in_a_ratio():
+    es, others = curves("es", {900: 5.0}), curves("ddpg", {100: 5.0}, {300: 5.0}, {20: 0.0})  # the last was cut short
+    found = rows(es + others)["ddpg"]
+    assert (found.steps, found.ratio, found.is_bound) == (300, 900 / 300, False)
+    found = rows(curves("es", {100: 5.0}, {300: 5.0}, {20: 0.0}) + curves("ddpg", {10: 5.0}))["ddpg"]
+    assert (found.ratio, found.is_bound) == (300 / 10, False)
+
+
 def test_a_seed_that_never_got_there_is_the_slowest_but_not_infinitely_slow_for_the_median():
     found = rows(curves("es", {100: 5.0}, {50: 5.0}, {80: 0.0}))["es"]
     assert (found.steps, found.reached, found.seeds, found.within) == (100, 2, 3, 80)
@@ -127,7 +135,7 @@ def test_the_report_tells_reached_from_not_reached_and_keeps_both_files(tmp_path
     points = curves("es", {100: 0.0}) + curves("ddpg", {10: 5.0}) + curves("trpo", {20: 1.0}, env="Other-v0")
     report(points, {ENV: (5.0,)}, tmp_path / "summary.csv")
     printed = capsys.readouterr().out
-    (es,) = [line for line in printed.splitlines() if "not within 100" in line]
+    (es,) = [line for line in printed.splitlines() if "> 100 " in line]
     (ddpg,) = [line for line in printed.splitlines() if " over 10.0 " in line]
     assert "│ es " in es
     assert "1 of 1" in ddpg

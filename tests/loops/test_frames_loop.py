@@ -12,6 +12,7 @@ from probes import Halves
 from paramnoise.agents import dqn
 from paramnoise.agents.base import Spaces
 from paramnoise.envs import env_source
+from paramnoise.experience import frames as stores
 from paramnoise.experience.frames import STACK
 from paramnoise.explorations import EpsilonGreedy, ParameterNoise
 from paramnoise.loops.host import HostLoop
@@ -42,7 +43,9 @@ def learner(policy_head):
     return dqn.make(dqn.DQNConfig(**SETTINGS, policy_head=policy_head), Spaces((STACK, 12, 12), 2, True))
 
 
-def new_loop(exploration, seeds, replay_on="host", make_env=Halves) -> HostLoop:
+def new_loop(
+    exploration, seeds, replay_on="host", make_env=Halves, terminal_time_limits=False, save_replay=True
+) -> HostLoop:
     """A loop over the probe; the policy head is parameter noise's."""
     return HostLoop(
         learner(exploration is PARAMETER),
@@ -53,6 +56,8 @@ def new_loop(exploration, seeds, replay_on="host", make_env=Halves) -> HostLoop:
         eval_max_steps=50,
         log_every=LOG_EVERY,
         replay_on=replay_on,
+        terminal_time_limits=terminal_time_limits,
+        save_replay=save_replay,
     )
 
 
@@ -93,6 +98,18 @@ def test_the_true_values_of_clipped_rewards_are_learned_past_the_time_limit(expl
         # 1.6 if the time limit, which cuts one step in four, ended the task; 6 if rewards were not clipped.
         np.testing.assert_allclose(right, 1 / (1 - GAMMA), atol=0.15)
         np.testing.assert_allclose(wrong, 0.0, atol=0.15)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_replay_ends_the_task_at_a_time_limit_only_if_it_is_to_be_terminal(terminal):
+    loop = new_loop(PARAMETER, (0, 1), terminal_time_limits=terminal, make_env=lambda: Halves(time_limit=1))
+    list(loop.run(20, eval_every=STEPS, eval_episodes=0))
+    for member in (0, 1):
+        kept = {name: loop.snapshot(member)[1][f"feed/replay/{name}"] for name in ("reward", "terminated", "is_final")}
+        paid = (kept["reward"] > 0) & ~kept["is_final"]  # the right action goes on, if the time limit lets it
+        assert 0 < paid.sum() < paid.size
+        assert kept["terminated"][paid].all() if terminal else not kept["terminated"][paid].any()
+        assert kept["is_final"].any() != terminal  # nothing follows an end, so no final frame is kept
 
 
 @pytest.mark.parametrize(("exploration", "seeds"), [(EPSILON, (0,)), (PARAMETER, (0, 1))])
@@ -191,6 +208,33 @@ def test_steps_and_games_are_those_of_the_environments():
     begun = [env.games for env in trained_on]
     assert [row["episodes"] for row in rows] == [sum(begun[:2]) - 2, sum(begun[2:]) - 2]
     assert min(begun) > 10
+
+
+class Endless(Halves):
+    """No action ends a game."""
+
+    def step(self, action):
+        image, reward, *_ = super().step(action)
+        return image, reward, False, False, {}
+
+
+@pytest.mark.parametrize("replay_on", ["host", "device"])
+def test_a_replay_that_is_filled_anew_in_the_midst_of_a_game_has_the_stacks_that_were_acted_on(replay_on):
+    def stored(loop, member, slots):
+        """The stacks of some slots of the second environment."""
+        replay = jax.tree.map(np.asarray, loop.collector._feed._replay_of(member))
+        return np.asarray(stores.transitions(stores._drawn_at(replay, slots, np.ones_like(slots))).obs)
+
+    whole, other = (new_loop(PARAMETER, (0, 1), replay_on, Endless, save_replay=False) for _ in range(2))
+    list(whole.run(20, eval_every=STEPS, eval_episodes=0))
+    for member in (0, 1):
+        other.restore(*jax.tree.map(np.array, whole.snapshot(member)), member)
+    for loop in (whole, other):
+        list(loop.run(40, eval_every=STEPS, eval_episodes=0))
+    for member in (0, 1):
+        first = stored(other, member, np.arange(5))
+        assert first.any(axis=(2, 3)).all()  # no black frame
+        np.testing.assert_array_equal(first, stored(whole, member, np.arange(9, 14)))  # the step before the snapshot
 
 
 def test_each_environment_has_a_perturbed_head_of_its_own_on_the_same_convolutions():

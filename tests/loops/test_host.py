@@ -17,7 +17,7 @@ LEARNER = dqn.make(CONFIG, Spaces((2,), 4, True))
 EXPLORATION = ParameterNoise(delta=0.5, sigma=1.0, epsilon=0.5, adapt_every=1)
 
 
-def scripted_loop(num_envs=1, **script):
+def scripted_loop(num_envs=1, terminal_time_limits=False, **script):
     """A loop, and the environments that it trains on."""
     made = []
 
@@ -27,7 +27,8 @@ def scripted_loop(num_envs=1, **script):
 
     source = vector_source(make)
     made.clear()  # the one that the source looked at
-    return HostLoop(LEARNER, EXPLORATION, source, num_envs=num_envs), made[:num_envs]
+    loop = HostLoop(LEARNER, EXPLORATION, source, num_envs=num_envs, terminal_time_limits=terminal_time_limits)
+    return loop, made[:num_envs]
 
 
 def run(loop, steps):
@@ -62,6 +63,15 @@ def test_replay_marks_termination_and_never_truncation():
         run(loop, 10)
         ends = np.flatnonzero(replay(loop).data.terminated[:10])
         assert ends.tolist() == ([] if truncates else [2, 7, 9])
+
+
+def test_a_time_limit_is_stored_as_an_end_of_the_task_if_it_is_to_be_terminal():
+    loop, _ = scripted_loop(num_envs=2, lengths=(3, 5, 2), terminal_time_limits=True)
+    (row,) = run(loop, 20)
+    terminated = replay(loop).data.terminated[:20].reshape(10, 2)
+    assert [np.flatnonzero(each).tolist() for each in terminated.T] == [[2, 7, 9]] * 2
+    assert (row["episodes"], row["train_return_mean"]) == (6, (6 + 15 + 3) / 3)  # counted as ever
+    assert row["eval_return_mean"] == 6
 
 
 def test_every_environment_has_its_own_perturbed_policy_resampled_at_its_own_episodes():

@@ -68,6 +68,14 @@ def test_every_bootstrap_head_learns_the_true_values():
     np.testing.assert_allclose(rows["eval_return_mean"], 1.0, atol=1e-6)
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_replay_ends_the_task_at_a_time_limit_only_if_it_is_to_be_terminal(terminal):
+    learner = dqn.make(dqn.DQNConfig(**SETTINGS), SPACES)
+    loop = CompiledLoop(learner, UNIFORM, probe(), seeds=[0], eval_every=40, terminal_time_limits=terminal)
+    (episodes,), ends = loop.run(1)["episodes"][0], loop.state.train.experience.data.terminated.sum()
+    assert ends == episodes if terminal else 0 < ends < episodes
+
+
 @pytest.mark.parametrize("wrong", ["time limit ends the task", "termination is ignored"])
 def test_the_probe_tells_the_usual_mistakes_apart(wrong):
     """The tolerances above would not let a merged `done` pass."""

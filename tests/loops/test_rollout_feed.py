@@ -54,7 +54,7 @@ def reach_loop(exploration=NOISE, num_envs=2, config=CONFIG, seed=0, make=Reach)
     return HostLoop(learner, exploration, vector_source(make), num_envs=num_envs, seeds=[seed])
 
 
-def scripted_loop(num_envs=1, config=CONFIG, **script):
+def scripted_loop(num_envs=1, config=CONFIG, terminal_time_limits=False, **script):
     """A loop, and the environments that it trains on."""
     made = []
 
@@ -64,7 +64,8 @@ def scripted_loop(num_envs=1, config=CONFIG, **script):
 
     source = vector_source(make)
     made.clear()  # the one that the source looked at
-    return HostLoop(trpo.make(config, Spaces((2,), 4, True)), NOISE, source, num_envs=num_envs), made[:num_envs]
+    settings = {"num_envs": num_envs, "terminal_time_limits": terminal_time_limits}
+    return HostLoop(trpo.make(config, Spaces((2,), 4, True)), NOISE, source, **settings), made[:num_envs]
 
 
 def run(loop, steps, eval_every=10_000):
@@ -107,6 +108,14 @@ def test_a_batch_holds_what_happened_and_episodes_go_on_across_batches():
 
 def test_a_termination_is_not_a_truncation():
     loop, _ = scripted_loop(lengths=(10,), truncates=False)
+    seen = batches(loop)
+    run(loop, 24)
+    assert np.flatnonzero(seen[0].rollout.terminated).tolist() == [9, 19]
+    assert not seen[0].rollout.truncated.any()
+
+
+def test_a_time_limit_is_a_termination_if_it_is_to_be_terminal():
+    loop, _ = scripted_loop(lengths=(10,), terminal_time_limits=True)
     seen = batches(loop)
     run(loop, 24)
     assert np.flatnonzero(seen[0].rollout.terminated).tolist() == [9, 19]
@@ -160,6 +169,25 @@ def test_the_behaviour_of_an_episode_follows_the_policy_and_keeps_its_offset():
     assert offsets[0].any()
     np.testing.assert_array_equal(offsets[0], offsets[1])  # an episode that began in the second batch
     np.testing.assert_array_equal(offsets[1], offsets[2])
+
+
+class PaysOnce(ScriptedEnv):
+    """Whatever is done in it, it pays in its first 24 steps, which are the first batch, and never again."""
+
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        return obs, reward * (len(self.given) <= 24), *rest
+
+
+def test_batches_without_reward_leave_the_policy_alone_after_one_with_reward():
+    learner = trpo.make(CONFIG, Spaces((2,), 4, True))
+    loop = HostLoop(learner, NOISE, vector_source(lambda: PaysOnce(lengths=(10,))), log_every=24)
+    (first,) = run(loop, 24)
+    moved = ravel_pytree(loop.policy())[0]
+    later = run(loop, 24 * 5)
+    assert first["accepted"] == 1
+    assert [row["accepted"] for row in later] == [0] * 4
+    np.testing.assert_array_equal(ravel_pytree(loop.policy())[0], moved)
 
 
 @pytest.mark.usefixtures("optimised")

@@ -187,6 +187,16 @@ def test_a_config_survives_json(original):
     assert set(json.loads(text)) == {field.name for field in dataclasses.fields(RunConfig)}
 
 
+def test_a_config_of_before_a_setting_was_there_has_the_setting_s_default(held):
+    path = held.path / "config.json"
+    written = json.loads(path.read_text())
+    assert written["config"].pop("terminal_time_limits") is False
+    path.write_text(json.dumps(written))
+    assert held.config() == config()
+    held.claim(config(), resume=True)
+    assert "terminal_time_limits" in refusal(held, config(terminal_time_limits=True), resume=True)
+
+
 @pytest.mark.parametrize("change", [{"algorithm": "sarsa"}, {"steps": 0}, {"bogus": 1}, {"agent": {"bogus": 1}}])
 def test_json_that_is_no_config_is_refused(change):
     with pytest.raises(UsageError):

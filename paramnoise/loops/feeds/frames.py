@@ -131,12 +131,20 @@ class FrameFeed:
         return parts
 
     def restore(self, member: int, parts: dict[str, np.ndarray], step: int) -> None:
-        """Goes back to a snapshot; without its replay, learning waits until a new one is filled."""
+        """Goes back to a snapshot; without its replay, learning waits until a new one is filled.
+
+        `parts` has the stacks of the snapshot too, since a new replay begins with the newest frame of them.
+        """
         pending = below("pending/", parts)
         self._pending = self._pending_with(member, pending) if pending else None
         kept = below("replay/", parts)
         if not kept:
             self._learns_from = step + max(self._learner.config.learning_starts, self._shape[1])
+            before = stores.frames_before(parts["stacks"])
+            if self._hosted:
+                self._hosted[member].begin_after(before)
+            else:
+                self.experience = _begin_after(self.experience, member, before)
         elif self._hosted:
             stores.fill(self._hosted[member].state, kept)
         else:
@@ -182,6 +190,7 @@ def _parts(pending: Pending) -> dict[str, Any]:
     return {name: part for name, part in parts.items() if part is not None}
 
 
+_begin_after = jax.jit(stores.begin_after, donate_argnums=0)
 _add_final = jax.jit(jax.vmap(stores.add_final), donate_argnums=0)
 
 
