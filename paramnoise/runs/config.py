@@ -23,7 +23,8 @@ class RunSettings:
     overlap: bool = False
     """Learn while the environments step, where a second core is free; acting is then one training behind."""
     terminal_time_limits: bool = False
-    """Treat a time limit as an end of the task, as the authors' code had it; off: the value after it is bootstrapped."""
+    """Treat a time limit as an end of the task: the value after it counts 0, as the authors' code had it; off: it is
+    bootstrapped."""
     steps: int = 100_000
     """Environment steps in all, over all environments."""
     eval_every: int = 10_000

@@ -24,7 +24,12 @@ INVALID = {
     pn.Gaussian: {"sigma": -0.1},
     pn.OrnsteinUhlenbeck: {"sigma": -0.1, "theta": -1.0, "dt": 0.0},
     pn.ParameterNoise: {
-        **{"delta": 0.0, "sigma": 0.0, "alpha": 0.99, "adapt_every": 0, "epsilon": 1.1, "max_age": 0},
+        "delta": 0.0,
+        "sigma": 0.0,
+        "alpha": 0.99,
+        "adapt_every": 0,
+        "epsilon": 1.1,
+        "max_age": 0,
         "num_policies": 0,
     },
 }
@@ -211,9 +216,7 @@ def test_environments_that_start_together_share_so_many_policies(num_policies: i
 
 
 @pytest.mark.parametrize(("delta", "factor", "alpha"), [(100.0, 1.5, 1.5), (1e-9, 1 / 1.5, 1.5), (1e-9, 1, 1)])
-def test_adapting_moves_sigma_by_alpha_and_never_touches_the_acting_policies(
-    delta: float, factor: float, alpha: float
-):
+def test_adapting_moves_sigma_by_alpha_and_never_touches_the_acting_policies(delta: float, factor: float, alpha: float):
     state, exploration = begun(NOISE, DISCRETE, 2), pn.ParameterNoise(sigma=0.5, delta=delta, alpha=alpha)
     after = adapt(exploration, KEY, state, DISCRETE, jnp.ones((5, 3)), 0)
     assert same_rows(state.policies, after.policies) == [True, True]

@@ -31,7 +31,7 @@ def a_run(out: Path, steps: int = 40, seed: int = 0) -> CurveRun:
         eval_episodes=1,
         eval_max_steps=5,
     )
-    return CurveRun(out / "ddpg-sparse", "none", config)
+    return CurveRun(out / "ddpg-sparse", "none", "none", config)
 
 
 def asked(each: CurveRun, steps: int) -> CurveRun:
