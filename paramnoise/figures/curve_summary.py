@@ -1,7 +1,7 @@
 """What a figure of learning curves comes to: its runs at a step that all of a task have reached, in numbers."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,8 +54,8 @@ class Summary(NamedTuple):
     high: float
 
 
-def report(points: list[Point], path: Path, subject: str) -> None:
-    """Prints what came out, `subject` against each other exploration, and writes summary.csv."""
+def report(points: list[Point], path: Path, subjects: Sequence[str]) -> None:
+    """Prints what came out, with each of `subjects` against each other exploration, and writes summary.csv."""
     tasks = compare(points)
     summaries = summarise(tasks)
     console = Console()
@@ -66,8 +66,9 @@ def report(points: list[Point], path: Path, subject: str) -> None:
         print("a task with runs of unequal length is compared at the last step that all its runs have reached")
     for env in dict.fromkeys(point.env for point in points if point.env not in tasks):
         print(f"{env}: not compared, since its runs have no evaluation at the same step")
-    for other, estimate in improvements(tasks, subject).items():
-        print(f"{subject} over {other}: probability of improvement {_text(estimate, '.2f')}")
+    for subject in subjects:
+        for other, estimate in improvements(tasks, subject).items():
+            print(f"{subject} over {other}: probability of improvement {_text(estimate, '.2f')}")
     write_summary(summaries, path)
     print(path)
 

@@ -65,8 +65,8 @@ class CurveFigure(Figure[CurveScale]):
     """How many times the steps of a scale an agent gets; once unless it is named."""
     thresholds: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     """Returns to be reached, by task; where there are any, the figure is about the steps that this takes."""
-    subject: str = "parameter"
-    """The method that is held against the others."""
+    subjects: tuple[str, ...] = ("parameter",)
+    """The methods that are held against each other one."""
 
     arguments: ClassVar[type[Arguments]] = CurveArguments
 
@@ -127,7 +127,7 @@ class CurveFigure(Figure[CurveScale]):
         if self.thresholds:
             sample_efficiency.report(points, self.thresholds, directory / SUMMARY)
         else:
-            curve_summary.report(points, directory / SUMMARY, self.subject)
+            curve_summary.report(points, directory / SUMMARY, self.subjects)
         if sweep is not None:
             if unfinished := sweep.unfinished():
                 print(unfinished)
