@@ -133,7 +133,7 @@ def show_status(asked: Asked) -> int:
     if not console.is_terminal:
         console.width = 100
     console.print(table)
-    not_begun = f", and what {unknown} figures take that have no evaluation yet" if unknown else ""
+    not_begun = f", and those of {unknown} more without an evaluation yet" if unknown else ""
     print(f"{total:.1f} hours left{not_begun}")
     return 0
 

@@ -91,7 +91,7 @@ def test_status_says_how_many_hours_are_left_where_that_is_known(tmp_path: Path,
     printed = capsys.readouterr().out
     (line,) = [line for line in printed.splitlines() if "ddpg-sparse" in line]
     assert [cell.strip() for cell in line.split("│")[1:-1]] == ["ddpg-sparse", "0 of 2", "3,000", "1", "0.8"]
-    assert printed.splitlines()[-1] == "0.8 hours left, and what 1 figures take that have no evaluation yet"
+    assert printed.splitlines()[-1] == "0.8 hours left, and those of 1 more without an evaluation yet"
 
 
 def test_a_figure_that_is_on_disk_is_drawn_and_what_made_it_is_written_down_once(tmp_path: Path):
