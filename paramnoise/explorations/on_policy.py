@@ -65,7 +65,7 @@ class OnPolicyParameterNoise(Exploration):
     max_backtracks: int = 60
     """Natural steps: lengths that the search tries before an episode goes without noise."""
     alpha: float = 1.01
-    """Adaptive scaling: the factor by which one adaptation changes sigma."""
+    """Adaptive scaling: the factor by which one adaptation changes sigma; 1: sigma is fixed."""
     adapt_every: int = 50  # type: ignore[misc]  # a field here, a constant elsewhere
     """Adaptive scaling: environment steps per adaptation; all the adaptations of a batch happen after the batch."""
     perturb_log_std: bool = False
@@ -80,7 +80,7 @@ class OnPolicyParameterNoise(Exploration):
         require(not stays_0, "sigma", self.sigma, "above 0 with adaptive scaling, which only multiplies it")
         require(self.damping >= 0, "damping", self.damping, "at least 0")
         require(0 < self.shrinkage < 1, "shrinkage", self.shrinkage, "above 0 and below 1")
-        require(self.alpha > 1, "alpha", self.alpha, "above 1")
+        require(self.alpha >= 1, "alpha", self.alpha, "at least 1")
         for name in ("max_states", "cg_steps", "max_backtracks", "adapt_every"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
 

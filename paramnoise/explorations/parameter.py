@@ -45,13 +45,15 @@ class ParameterNoise(Exploration):
     sigma: float | None = None
     """The standard deviation of the noise before the first adaptation; None: 0.01 (discrete), delta (continuous)."""
     alpha: float = 1.01
-    """The factor by which one adaptation changes sigma."""
+    """The factor by which one adaptation changes sigma; 1: sigma is fixed, and the distance is measured alone."""
     adapt_every: int = 10  # type: ignore[misc]  # a field here, a constant elsewhere
     """Environment steps between adaptations."""
     epsilon: float = 0.0
     """The probability of a random action on top of the noise (0.01 on Atari)."""
     max_age: int | None = None
     """Steps of an environment after which its policy is sampled anew within an episode; None: never."""
+    num_policies: int | None = None
+    """Perturbed policies that the environments whose episodes start together share; None: each has one of its own."""
     epsilon_start: float = 1.0
     """With no delta: the epsilon that delta matches at the first step."""
     epsilon_end: float = 0.1
@@ -62,10 +64,11 @@ class ParameterNoise(Exploration):
     def __post_init__(self) -> None:
         require(self.delta is None or self.delta > 0, "delta", self.delta, "above 0")
         require(self.sigma is None or self.sigma > 0, "sigma", self.sigma, "above 0")
-        require(self.alpha > 1, "alpha", self.alpha, "above 1")
+        require(self.alpha >= 1, "alpha", self.alpha, "at least 1")
         require(self.adapt_every >= 1, "adapt_every", self.adapt_every, "at least 1")
         require(0 <= self.epsilon <= 1, "epsilon", self.epsilon, "between 0 and 1")
         require(self.max_age is None or self.max_age >= 1, "max_age", self.max_age, "at least 1")
+        require(self.num_policies is None or self.num_policies >= 1, "num_policies", self.num_policies, "at least 1")
         check_annealing(self)
 
     def init(self, policy: Policy, obs: Array) -> ParameterNoiseState:
@@ -79,7 +82,9 @@ class ParameterNoise(Exploration):
     def begin_episode(
         self, key: Array, state: ParameterNoiseState, policy: Policy, starts: Array, step: Array
     ) -> ParameterNoiseState:
-        policies = parameter_noise.resample(key, state.policies, policy, state.scale.sigma, starts)
+        policies = parameter_noise.resample(
+            key, state.policies, policy, state.scale.sigma, starts, distinct=self.num_policies
+        )
         return state._replace(policies=policies, sampled_at=jnp.where(starts, step, state.sampled_at))
 
     def act(

@@ -3,7 +3,7 @@
 Each registers in the file that defines it.
 """
 
-from paramnoise.figures import atari_figure, chain_figure, continuous_figures, es_figure
+from paramnoise.figures import atari_figure, chain_figure, continuous_figures, es_figure, question_figures
 from paramnoise.figures.base import FIGURES, Arguments, Figure, Method, register_figure
 from paramnoise.figures.curves import CurveFigure, CurveScale
 
@@ -18,5 +18,6 @@ __all__ = [
     "chain_figure",
     "continuous_figures",
     "es_figure",
+    "question_figures",
     "register_figure",
 ]

@@ -17,16 +17,10 @@ from paramnoise.figures.curve_results import read_results
 from paramnoise.figures.curves import CurveArguments, CurveScale
 from paramnoise.figures.figure_sweep import Sweep
 from paramnoise.parallel.engine import Engine
-from paramnoise.runs.config import RunConfig, make_config
+from paramnoise.runs.config import RunConfig
 
 SCORES, TABLE = "scores.csv", "scores.md"
 """Beside results.csv: the noise-free scores, and the table that they make."""
-MADE_OF = {
-    "parameter": ("parameter", True),
-    "epsilon-greedy": ("epsilon-greedy", False),
-    "epsilon-greedy-two-heads": ("epsilon-greedy", True),
-}
-"""Of each method, the exploration and whether the agent has a policy head."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,7 +79,7 @@ class AtariFigure(Figure[AtariScale]):
         return [
             AtariGroup(
                 tuple(
-                    AtariRun(out / self.name, method.exploration, _config(scale, env, method, seed))
+                    AtariRun(out / self.name, self.name_of(method), method.name, _config(scale, env, method, seed))
                     for seed in range(scale.seeds)
                 )
             )
@@ -152,13 +146,10 @@ def _write(runs: Sequence[AtariRun], directory: Path) -> bool:
 
 
 def _config(scale: AtariScale, env: str, method: Method, seed: int) -> RunConfig:
-    kind, policy_head = MADE_OF[method.exploration]
     more: dict[str, Any] = {} if scale.num_envs is None else {"num_envs": scale.num_envs}
-    return make_config(
-        method.algorithm,
+    return method.config(
         env,
-        exploration=kind,
-        agent={**scale.agent, "policy_head": policy_head},
+        agent=scale.agent,
         seed=seed,
         steps=scale.steps,
         eval_every=scale.eval_every,
@@ -178,9 +169,11 @@ ATARI = register_figure(
         name="atari",
         paper="Figures 1 and 7",
         methods=(
-            Method("dqn", "parameter", "Parameter noise"),
-            Method("dqn", "epsilon-greedy", "Epsilon-greedy"),
-            Method("dqn", "epsilon-greedy-two-heads", "Epsilon-greedy, two heads"),
+            Method("dqn", "parameter", "Parameter noise", agent={"policy_head": True}),
+            Method("dqn", "epsilon-greedy", "Epsilon-greedy", agent={"policy_head": False}),
+            Method(
+                "dqn", "epsilon-greedy", "Epsilon-greedy, two heads", variant="two-heads", agent={"policy_head": True}
+            ),
         ),
         scales={
             "smoke": AtariScale(

@@ -33,7 +33,7 @@ class AtariRun(CurveRun):
         """The mean score of the games that the exploring policy ended since the point before; NaN where none ended."""
         config = self.config
         return [
-            Point(config.env, config.algorithm, self.method, config.seed, step, float(row["train_return_mean"]))
+            Point(config.env, config.algorithm, self.exploration, config.seed, step, float(row["train_return_mean"]))
             for step, row in self.rows_every(config.log_every, config.eval_every)
         ]
 
@@ -43,7 +43,7 @@ class AtariRun(CurveRun):
         scores = [
             Score(
                 config.env,
-                self.method,
+                self.exploration,
                 config.seed,
                 step,
                 config.eval_episodes,

@@ -79,7 +79,7 @@ class Row(NamedTuple):
 def rows(scores: Iterable[Score], methods: Sequence[Method]) -> list[Row]:
     """The games in the order in which they come; one whose runs have no evaluation at a common step is left out."""
     points = [Point(s.env, "dqn", s.exploration, s.seed, s.step, s.median) for s in scores]
-    names = [method.exploration for method in methods]
+    names = [method.name for method in methods]
     return [
         Row(
             env,
@@ -122,7 +122,7 @@ NOTE = (
 
 
 def _header(methods: Sequence[Method]) -> list[str]:
-    ours = [f"ours: {method.exploration}" for method in methods]
+    ours = [f"ours: {method.name}" for method in methods]
     paper = [
         f"paper: ES, {_millions(ES_FRAMES)}",
         f"paper: epsilon-greedy, {_millions(DQN_FRAMES)}",

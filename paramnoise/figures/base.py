@@ -6,12 +6,13 @@ A figure registers where it is defined; so does a user's own, from outside the p
 import abc
 import dataclasses
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from paramnoise.figures.figure_sweep import Sweep, run_sweep
 from paramnoise.parallel.engine import Engine
+from paramnoise.runs.config import RunConfig, make_config
 from paramnoise.validation import UsageError, lookup, require
 
 RESULTS = "results.csv"
@@ -22,8 +23,9 @@ Scale = TypeVar("Scale")
 ScaleName = Literal["smoke", "small", "paper"]
 
 
-class Method(NamedTuple):
-    """An agent with an exploration: one panel or one line of a figure."""
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """An agent with an exploration, and the settings that a figure compares: one panel or one line of it."""
 
     algorithm: str
     """The agent's name."""
@@ -31,6 +33,39 @@ class Method(NamedTuple):
     """The exploration's name."""
     label: str
     """What the figure calls it."""
+    _: dataclasses.KW_ONLY
+    variant: str = ""
+    """In names, what sets it apart from the figure's other methods of this exploration, such as delta-0.01."""
+    agent: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    """Settings of the agent that are not the preset's."""
+    exploration_settings: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    """Settings of the exploration that are not the preset's."""
+    run: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    """Settings of the run, in place of the scale's."""
+
+    @property
+    def name(self) -> str:
+        """The exploration with its variant, in paths and in the column exploration of results.csv."""
+        return f"{self.exploration}-{self.variant}" if self.variant else self.exploration
+
+    def config(
+        self,
+        env: str,
+        env_kwargs: Mapping[str, Any] | None = None,
+        *,
+        agent: Mapping[str, Any] | None = None,
+        **run: Any,
+    ) -> RunConfig:
+        """A run of this method: the preset, then the scale's settings given here, then the method's own."""
+        return make_config(
+            self.algorithm,
+            env,
+            env_kwargs,
+            exploration=self.exploration,
+            exploration_settings=self.exploration_settings,
+            agent={**(agent or {}), **self.agent},
+            **{**run, **self.run},
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,6 +105,10 @@ class Figure(abc.ABC, Generic[Scale]):
     whole_machine: ClassVar[bool] = False
     """Whether a piece of it fills a machine."""
 
+    def __post_init__(self) -> None:
+        if len(self.by_name) < len(self.methods):
+            raise UsageError(f"two methods of the figure {self.name} have one name: give one of them a variant")
+
     @property
     @abc.abstractmethod
     def shows(self) -> str:
@@ -105,9 +144,9 @@ class Figure(abc.ABC, Generic[Scale]):
         return {self.name_of(method): method for method in self.methods}
 
     def name_of(self, method: Method) -> str:
-        """What a method is called in paths and tables: its exploration, or its agent where a figure compares agents."""
-        explorations = [each.exploration for each in self.methods]
-        return method.exploration if len(set(explorations)) == len(explorations) else method.algorithm
+        """What a method is called in paths and tables: its own name, or its agent's where a figure compares agents."""
+        names = [each.name for each in self.methods]
+        return method.name if len(set(names)) == len(names) else method.algorithm
 
     def reproduce(self, args: Any) -> int:
         """`paramnoise reproduce`: runs what is not on disk, reports and draws; returns the exit status."""

@@ -16,7 +16,7 @@ from paramnoise.figures.chain_results import Outcome, medians
 from paramnoise.figures.pieces import Reporter
 from paramnoise.loops.compiled import CompiledLoop
 from paramnoise.parallel.sweep import Line
-from paramnoise.runs.config import RunConfig, make_config
+from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
 
 SOLVED_AFTER = 100
@@ -41,7 +41,7 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         """The cell in a line of progress."""
-        return f"Chain-{self.length} {self.method.exploration}"
+        return f"Chain-{self.length} {self.method.name}"
 
     @property
     def steps(self) -> int:
@@ -50,11 +50,9 @@ class Cell(NamedTuple):
 
     def config(self, seed: int) -> RunConfig:
         """The config of one seed's run."""
-        return make_config(
-            self.method.algorithm,
+        return self.method.config(
             "paramnoise/Chain-v0",
             {"length": self.length},
-            exploration=self.method.exploration,
             seed=seed,
             steps=self.steps,
             eval_every=horizon(self.length),
@@ -63,7 +61,7 @@ class Cell(NamedTuple):
 
     def directory(self, seed: int) -> RunDirectory:
         """Where one seed's run is kept."""
-        return RunDirectory(self.folder / f"Chain-{self.length}" / self.method.exploration / f"seed-{seed}")
+        return RunDirectory(self.folder / f"Chain-{self.length}" / self.method.name / f"seed-{seed}")
 
     def outcome(self, seed: int) -> Outcome | None:
         """What came out of one seed's run; None if it has not been run to this budget."""
@@ -72,7 +70,7 @@ class Cell(NamedTuple):
             return None
         solved = summary["solved"] and summary["episodes"] <= self.episodes
         episodes = min(summary["episodes"], self.episodes)
-        return Outcome(self.length, self.method.algorithm, self.method.exploration, seed, episodes, solved)
+        return Outcome(self.length, self.method.algorithm, self.method.name, seed, episodes, solved)
 
     def outcomes(self) -> list[Outcome]:
         """What came out of the seeds that are finished."""

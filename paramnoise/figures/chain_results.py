@@ -93,7 +93,7 @@ def medians(outcomes: Iterable[Outcome]) -> list[Median]:
 
 def print_medians(outcomes: Iterable[Outcome], methods: Sequence[Method]) -> None:
     """Prints the medians as a table, method by method."""
-    labels = {method.exploration: method.label for method in methods}
+    labels = {method.name: method.label for method in methods}
     table = Table("method", "N", "episodes", "solved", title="Episodes until solved (median over seeds)")
     for column in table.columns[1:]:
         column.justify = "right"

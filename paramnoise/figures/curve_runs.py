@@ -23,6 +23,8 @@ class CurveRun(NamedTuple):
     """The figure's directory."""
     method: str
     """What the figure calls the method."""
+    exploration: str
+    """What results.csv calls its exploration, with the variant if the figure compares some."""
     config: RunConfig
 
     @property
@@ -63,7 +65,7 @@ class CurveRun(NamedTuple):
     def curve(self) -> list[Point]:
         """The evaluations so far, up to the steps asked for."""
         config = self.config
-        agent = (config.env, config.algorithm, config.exploration.kind, config.seed)
+        agent = (config.env, config.algorithm, self.exploration, config.seed)
         rows = self.rows_every(config.eval_every)
         return [Point(*agent, step, float(row["eval_return_mean"])) for step, row in rows]
 

@@ -1,7 +1,7 @@
 """What a figure of learning curves comes to: its runs at a step that all of a task have reached, in numbers."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +21,6 @@ from paramnoise.figures.statistics import (
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.runs.directory import csv_text
 
-SUBJECT = "parameter"
-"""The exploration that is held against the others."""
 WIDTH = 140
 """Columns of a table that does not go to a terminal."""
 
@@ -56,8 +54,8 @@ class Summary(NamedTuple):
     high: float
 
 
-def report(points: list[Point], path: Path) -> None:
-    """Prints what came out, and writes summary.csv."""
+def report(points: list[Point], path: Path, subjects: Sequence[str]) -> None:
+    """Prints what came out, with each of `subjects` against each other exploration, and writes summary.csv."""
     tasks = compare(points)
     summaries = summarise(tasks)
     console = Console()
@@ -71,8 +69,9 @@ def report(points: list[Point], path: Path) -> None:
         print("a task with runs of unequal length is compared at the last step that all its runs have reached")
     for env in dict.fromkeys(point.env for point in points if point.env not in tasks):
         print(f"{env}: not compared, since its runs have no evaluation at the same step")
-    for other, estimate in improvements(tasks).items():
-        print(f"{SUBJECT} over {other}: probability of improvement {_text(estimate, '.2f')}")
+    for subject in subjects:
+        for other, estimate in improvements(tasks, subject).items():
+            print(f"{subject} over {other}: probability of improvement {_text(estimate, '.2f')}")
     write_summary(summaries, path)
     print(path)
 
@@ -138,12 +137,12 @@ def _scales(tasks: dict[str, Comparison]) -> dict[str, ReturnBounds]:
     return {env: scale for env in shared if (scale := return_bounds(env)) is not None}
 
 
-def improvements(tasks: dict[str, Comparison]) -> dict[str, Estimate]:
-    """The probability of improvement of parameter noise over each other exploration, on the tasks that have both."""
+def improvements(tasks: dict[str, Comparison], subject: str) -> dict[str, Estimate]:
+    """The probability of improvement of one exploration over each other, on the tasks that have both."""
     found = {}
-    for other in dict.fromkeys(name for task in tasks.values() for name in task.scores if name != SUBJECT):
-        if both := [task.scores for task in tasks.values() if {SUBJECT, other} <= task.scores.keys()]:
-            found[other] = probability_of_improvement([pair[SUBJECT] for pair in both], [pair[other] for pair in both])
+    for other in dict.fromkeys(name for task in tasks.values() for name in task.scores if name != subject):
+        if both := [task.scores for task in tasks.values() if {subject, other} <= task.scores.keys()]:
+            found[other] = probability_of_improvement([pair[subject] for pair in both], [pair[other] for pair in both])
     return found
 
 

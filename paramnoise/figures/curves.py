@@ -19,7 +19,6 @@ from paramnoise.figures.curve_results import read_results, write_results
 from paramnoise.figures.curve_runs import CurveRun, check_envs, in_order
 from paramnoise.figures.figure_sweep import Sweep
 from paramnoise.parallel.engine import Engine
-from paramnoise.runs.config import make_config
 from paramnoise.validation import UsageError
 
 SUMMARY = "summary.csv"
@@ -66,6 +65,8 @@ class CurveFigure(Figure[CurveScale]):
     """How many times the steps of a scale an agent gets; once unless it is named."""
     thresholds: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     """Returns to be reached, by task; where there are any, the figure is about the steps that this takes."""
+    subjects: tuple[str, ...] = ("parameter",)
+    """The methods that are held against each other one."""
 
     arguments: ClassVar[type[Arguments]] = CurveArguments
 
@@ -80,10 +81,9 @@ class CurveFigure(Figure[CurveScale]):
             CurveRun(
                 out / self.name,
                 self.name_of(method),
-                make_config(
-                    method.algorithm,
+                method.name,
+                method.config(
                     env,
-                    exploration=method.exploration,
                     seed=seed,
                     steps=scale.steps * self.times.get(method.algorithm, 1),
                     eval_every=scale.eval_every,
@@ -127,7 +127,7 @@ class CurveFigure(Figure[CurveScale]):
         if self.thresholds:
             sample_efficiency.report(points, self.thresholds, directory / SUMMARY)
         else:
-            curve_summary.report(points, directory / SUMMARY)
+            curve_summary.report(points, directory / SUMMARY, self.subjects)
         if sweep is not None:
             if unfinished := sweep.unfinished():
                 print(unfinished)

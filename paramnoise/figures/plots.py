@@ -30,12 +30,12 @@ def plot_chain(outcomes: list[Outcome], methods: Sequence[Method], path: Path) -
     A full dot is solved, an empty one is not.
     """
     present = {outcome.exploration for outcome in outcomes}
-    methods = [method for method in methods if method.exploration in present]
+    methods = [method for method in methods if method.name in present]
     figure, axes = plt.subplots(
         1, len(methods), figsize=(3.6 * len(methods), 3.2), sharex=True, sharey=True, squeeze=False
     )
     for axis, method, (colour, _) in zip(axes[0], methods, looks(methods), strict=True):
-        own = [outcome for outcome in outcomes if outcome.exploration == method.exploration]
+        own = [outcome for outcome in outcomes if outcome.exploration == method.name]
         points = sorted(medians(own))
         axis.plot([p.length for p in points], [p.episodes for p in points], color="0.8", linewidth=1, zorder=1)
         for solved, face, label in ((True, colour, "solved"), (False, "white", "not solved")):
@@ -94,8 +94,8 @@ def plot_learning_curves(
     for axis, env in zip(axes.flat, envs, strict=False):
         own = {exploration: line for (other, exploration), line in lines.items() if other == env}
         for method, look in zip(drawn.methods, looks(drawn.methods), strict=True):
-            if method.exploration in own:
-                _draw_line(axis, own[method.exploration], drawn.steps_per_epoch, look, method.label)
+            if method.name in own:
+                _draw_line(axis, own[method.name], drawn.steps_per_epoch, look, method.label)
         seeds = sorted({max(band.seeds for band in line) for line in own.values()})
         counted = f"{seeds[0]} seed{'s' * (seeds[0] > 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
         axis.set_title(f"{env_label(env)} ({counted})", fontsize=10)
@@ -110,7 +110,7 @@ def plot_sample_efficiency(drawn: LinesToReturns, points: list[Point], path: Pat
     figure, axes = _panels(len(envs))
     for axis, env in zip(axes.flat, envs, strict=False):
         for method, look in zip(drawn.methods, looks(drawn.methods), strict=True):
-            own = [p for p in points if (p.env, p.algorithm, p.exploration) == (env, *method[:2])]
+            own = [p for p in points if (p.env, p.algorithm, p.exploration) == (env, method.algorithm, method.name)]
             for line in bands(aligned(own)).values():
                 _draw_line(axis, line, 1, look, method.label)
             _draw_reaches(axis, reaches(own, drawn.thresholds), look)

@@ -73,8 +73,15 @@ def perturb(key: Array, policy: Policy, sigma: ArrayLike, where: Where | None = 
     return jax.tree.unflatten(structure, noisy)
 
 
-def perturb_each(key: Array, policy: Policy, sigma: ArrayLike, num_envs: int, where: Where | None = None) -> Policy:
-    """Perturbs a policy independently for each of several environments.
+def perturb_each(
+    key: Array,
+    policy: Policy,
+    sigma: ArrayLike,
+    num_envs: int,
+    where: Where | None = None,
+    distinct: int | None = None,
+) -> Policy:
+    """Perturbs a policy independently for each of several environments, or for groups of them.
 
     Args:
         key: a random key, used once.
@@ -82,17 +89,26 @@ def perturb_each(key: Array, policy: Policy, sigma: ArrayLike, num_envs: int, wh
         sigma: the standard deviation of the noise.
         num_envs: how many perturbed policies.
         where: chooses the leaves, as for `perturb`.
+        distinct: how many of them differ: environment i has the perturbation i mod `distinct`. None: all do.
 
     Returns:
         One policy whose arrays have a leading axis of `num_envs`, to be called under `vmap`. Leaves without noise are
         copied too, so that a policy stays as sampled for its whole episode while the learner goes on.
     """
-    keys = jax.random.split(key, num_envs)
+    keys = jax.random.split(key, num_envs if distinct is None else distinct)
+    if distinct is not None:
+        keys = keys[jnp.arange(num_envs) % distinct]
     return eqx.filter_vmap(lambda k: perturb(k, policy, sigma, where))(keys)
 
 
 def resample(
-    key: Array, policies: Policy, policy: Policy, sigma: ArrayLike, starts: Array, where: Where | None = None
+    key: Array,
+    policies: Policy,
+    policy: Policy,
+    sigma: ArrayLike,
+    starts: Array,
+    where: Where | None = None,
+    distinct: int | None = None,
 ) -> Policy:
     """Draws new perturbations where an episode starts and leaves every other environment's policy alone.
 
@@ -103,11 +119,12 @@ def resample(
         sigma: the standard deviation of the noise of now.
         starts: bool[num_envs], true where an episode starts.
         where: chooses the leaves, as for `perturb`.
+        distinct: how many of the new perturbations differ, as for `perturb_each`.
 
     Returns:
         The policies, replaced where `starts` is true.
     """
-    fresh = perturb_each(key, policy, sigma, starts.shape[0], where)
+    fresh = perturb_each(key, policy, sigma, starts.shape[0], where, distinct)
 
     def choose(new: Any, old: Any) -> Any:
         if not eqx.is_array(new):

@@ -31,7 +31,7 @@ def adapt(scale: Scale, distance: ArrayLike, delta: ArrayLike, alpha: float = 1.
         scale: the scale of now.
         distance: the measured distance between clean and perturbed policy.
         delta: the threshold; a distance equal to it grows sigma.
-        alpha: the factor of one adaptation, above 1.
+        alpha: the factor of one adaptation, 1 or above; with 1 sigma stays as it is.
 
     Returns:
         The next scale.

@@ -195,7 +195,7 @@ def differences(held: RunConfig, wanted: RunConfig) -> dict[str, tuple[Any, Any]
 
 def provenance() -> dict[str, Any]:
     """The versions that a result depends on."""
-    packages = ("paramnoise", "jax", "jaxlib", "equinox", "optax", "gymnasium", "numpy", "mujoco")
+    packages = ("paramnoise", "jax", "jaxlib", "equinox", "optax", "gymnasium", "numpy", "mujoco", "Box2D", "ale-py")
     versions = {"python": platform.python_version()}
     for package in packages:
         try:

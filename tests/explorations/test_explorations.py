@@ -23,7 +23,15 @@ INVALID = {
     pn.EpsilonGreedy: {"epsilon_start": 1.5, "epsilon_end": -0.1, "anneal_steps": 0},
     pn.Gaussian: {"sigma": -0.1},
     pn.OrnsteinUhlenbeck: {"sigma": -0.1, "theta": -1.0, "dt": 0.0},
-    pn.ParameterNoise: {"delta": 0.0, "sigma": 0.0, "alpha": 1.0, "adapt_every": 0, "epsilon": 1.1, "max_age": 0},
+    pn.ParameterNoise: {
+        "delta": 0.0,
+        "sigma": 0.0,
+        "alpha": 0.99,
+        "adapt_every": 0,
+        "epsilon": 1.1,
+        "max_age": 0,
+        "num_policies": 0,
+    },
 }
 EVERY_STRATEGY = pytest.mark.parametrize(
     ("exploration", "policy"),
@@ -196,9 +204,20 @@ def test_an_episode_is_perturbed_with_the_sigma_of_now():
     assert draws.std() == pytest.approx(3.0, rel=4 / np.sqrt(2 * draws.size))
 
 
-@pytest.mark.parametrize(("delta", "factor"), [(100.0, 1.5), (1e-9, 1 / 1.5)])
-def test_adapting_moves_sigma_and_never_touches_the_acting_policies(delta: float, factor: float):
-    state, exploration = begun(NOISE, DISCRETE, 2), pn.ParameterNoise(sigma=0.5, delta=delta, alpha=1.5)
+@pytest.mark.parametrize(("num_policies", "shared"), [(1, [0, 0, 0, 0, 0]), (2, [0, 1, 0, 1, 0]), (9, [0, 1, 2, 3, 4])])
+def test_environments_that_start_together_share_so_many_policies(num_policies: int, shared: list[int]):
+    exploration = pn.ParameterNoise(sigma=0.5, num_policies=num_policies)
+    state = begun(exploration, CONTINUOUS, 5)
+    rows = np.concatenate([np.reshape(leaf, (5, -1)) for leaf in jax.tree.leaves(state.policies)], axis=1)
+    assert np.unique(rows, axis=0, return_index=True)[1].size == len(set(shared))
+    assert all(np.array_equal(row, rows[first]) for row, first in zip(rows, shared, strict=True))
+    after = begin_episode(exploration, jax.random.key(2), state, CONTINUOUS, jnp.array([True] + 4 * [False]), 9)
+    assert same_rows(state.policies, after.policies) == [False, True, True, True, True]
+
+
+@pytest.mark.parametrize(("delta", "factor", "alpha"), [(100.0, 1.5, 1.5), (1e-9, 1 / 1.5, 1.5), (1e-9, 1, 1)])
+def test_adapting_moves_sigma_by_alpha_and_never_touches_the_acting_policies(delta: float, factor: float, alpha: float):
+    state, exploration = begun(NOISE, DISCRETE, 2), pn.ParameterNoise(sigma=0.5, delta=delta, alpha=alpha)
     after = adapt(exploration, KEY, state, DISCRETE, jnp.ones((5, 3)), 0)
     assert same_rows(state.policies, after.policies) == [True, True]
     assert after.scale.sigma == pytest.approx(0.5 * factor)

@@ -105,7 +105,7 @@ def test_actions_are_draws_from_the_policy_of_each_environment(exploration):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("scaling", "none"), ("delta", 0.0), ("sigma", -1.0), ("max_states", 0), ("shrinkage", 1.0), ("alpha", 1.0)],
+    [("scaling", "none"), ("delta", 0.0), ("sigma", -1.0), ("max_states", 0), ("shrinkage", 1.0), ("alpha", 0.99)],
 )
 def test_a_setting_out_of_range_is_named(name, value):
     with pytest.raises(pn.UsageError, match=name):

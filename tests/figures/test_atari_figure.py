@@ -50,7 +50,7 @@ def test_the_methods_differ_in_exploration_and_heads_and_have_directories_of_the
         tmp_path / "atari/Pong" / method / "seed-1"
         for method in ("parameter", "epsilon-greedy", "epsilon-greedy-two-heads")
     ]
-    assert [method.exploration for method in ATARI.methods] == list(atari_figure.MADE_OF)
+    assert [method.name for method in ATARI.methods] == ["parameter", "epsilon-greedy", "epsilon-greedy-two-heads"]
 
 
 def test_settings_are_the_presets_unless_the_scale_has_its_own(tmp_path):

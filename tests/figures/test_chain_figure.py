@@ -8,8 +8,9 @@ import pytest
 
 from paramnoise.envs.chain import optimal_return
 from paramnoise.figures import chain_cells, chain_results
+from paramnoise.figures.base import FIGURES
 from paramnoise.figures.chain_cells import Cell
-from paramnoise.figures.chain_figure import CHAIN, ChainScale
+from paramnoise.figures.chain_figure import CHAIN, ChainArguments, ChainScale
 from paramnoise.figures.chain_results import Median, Outcome
 from paramnoise.figures.pieces import SilentLine
 from paramnoise.figures.plots import plot_chain
@@ -106,7 +107,27 @@ def test_the_grid_has_every_length_and_method_the_longest_first():
 
 def test_the_paper_s_scale_is_that_of_the_figure():
     paper = CHAIN.scales["paper"]
-    assert (paper.lengths, paper.seeds, paper.episodes) == (tuple(range(5, 101, 5)), 3, 2_000)
+    assert (paper.lengths, paper.episodes) == (tuple(range(5, 101, 5)), 2_000)
+    seeds = {cell.method.name: len(cell.seeds) for cell in CHAIN.grid(paper, CHAIN.methods, Path())}
+    assert seeds == {"parameter": 10, "bootstrap": 10, "epsilon-greedy": 5}
+
+
+@pytest.mark.parametrize("seeds", [3, 12])
+def test_seeds_that_are_asked_for_are_those_of_all_methods(seeds):
+    scale = CHAIN.asked_scale(ChainArguments(scale="paper", seeds=seeds))
+    assert {len(cell.seeds) for cell in CHAIN.grid(scale, CHAIN.methods, Path())} == {seeds}
+
+
+def test_cells_of_two_variants_of_one_exploration_have_directories_and_outcomes_of_their_own(tmp_path, monkeypatch):
+    script_training(monkeypatch, [BEST])
+    figure = FIGURES["ablations-chain"]
+    cells = figure.grid(ChainScale(lengths=(5,), seeds=1, episodes=200), figure.methods, tmp_path)
+    assert [each.config(0).agent.layer_norm for each in cells] == [False, True]
+    assert all(each.train(SilentLine()) for each in cells)
+    names = ["parameter", "parameter-no-layer-norm"]
+    assert figure.collect(cells) == [outcome(100, True, exploration=name) for name in names]
+    assert sorted(path.name for path in (tmp_path / "ablations-chain/Chain-5").iterdir()) == names
+    chain_results.print_medians(figure.collect(cells), figure.methods)
 
 
 def test_a_cell_s_run_has_the_budget_in_steps_and_an_evaluation_per_episode():

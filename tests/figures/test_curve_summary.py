@@ -101,14 +101,25 @@ def test_parameter_noise_is_held_against_each_other_exploration_on_the_tasks_of_
         + at_the_end("parameter", 5.0, 6.0, env="Other-v0")
         + at_the_end("ou", 0.0, 1.0, env="Other-v0")
     )
-    assert improvements(compare(found)) == {"none": Estimate(0.5, 0.0, 1.0), "ou": Estimate(1.0, 1.0, 1.0)}
-    assert improvements(compare(at_the_end("none", 1.0, 2.0))) == {}
+    assert improvements(compare(found), "parameter") == {"none": Estimate(0.5, 0.0, 1.0), "ou": Estimate(1.0, 1.0, 1.0)}
+    assert improvements(compare(at_the_end("none", 1.0, 2.0)), "parameter") == {}
+
+
+def test_each_subject_of_a_report_is_held_against_each_other_exploration(tmp_path, capsys):
+    found = [point for name in ("none", "parameter", "parameter-x") for point in at_the_end(name, 1.0, 2.0)]
+    report(found, tmp_path / "summary.csv", ["parameter", "parameter-x", "absent"])
+    lines = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines() if "improvement" in line]
+    first, second = (["none", "parameter-x"], ["none", "parameter"])
+    assert lines == [
+        *(f"parameter over {other}" for other in first),
+        *(f"parameter-x over {other}" for other in second),
+    ]
 
 
 def test_a_report_shows_and_keeps_the_numbers(tmp_path, capsys):
     cut = points("none", [1.0, 9.0], [3.0]) + points("parameter", [500.0, 9.0], env="paramnoise/Other-v0")
     cut += points("parameter", [0.25, 9.0], [0.5, 9.0])
-    report(cut, tmp_path / "summary.csv")
+    report(cut, tmp_path / "summary.csv", ["parameter"])
     printed = capsys.readouterr().out.splitlines()
     cells = {tuple(cell.strip() for cell in line.split("│")[1:-1]) for line in printed if line.startswith("│")}
     assert cells == {
@@ -137,7 +148,7 @@ def test_a_report_says_which_task_it_cannot_compare_and_puts_several_together(tm
         for env, most in ((CARTPOLE, 500.0), (CAR, 1.0))
         for point in at_the_end("none", 0.0, most / 2, env=env) + at_the_end("parameter", 0.0, most, env=env)
     ]
-    report(apart + tasks, tmp_path / "summary.csv")
+    report(apart + tasks, tmp_path / "summary.csv", ["parameter"])
     printed = capsys.readouterr().out
     assert "Apart-v0: not compared, since its runs have no evaluation at the same step" in printed
     (line,) = [line for line in printed.splitlines() if "all, normalised" in line and "none" in line]
@@ -150,5 +161,5 @@ def test_a_report_says_which_task_it_cannot_compare_and_puts_several_together(tm
     ("score", "shown"), [(0.125, "0.12"), (-9.5, "-9.50"), (12.34, "12.3"), (-123.4, "-123"), (12345.6, "12346")]
 )
 def test_returns_are_shown_with_three_digits_or_more(score, shown, tmp_path, capsys):
-    report(at_the_end("none", score, score), tmp_path / "summary.csv")
+    report(at_the_end("none", score, score), tmp_path / "summary.csv", ["parameter"])
     assert f"{shown} ({shown} to {shown})" in capsys.readouterr().out

@@ -31,7 +31,7 @@ def a_run(out: Path, steps: int = 40, seed: int = 0) -> CurveRun:
         eval_episodes=1,
         eval_max_steps=5,
     )
-    return CurveRun(out / "ddpg-sparse", "none", config)
+    return CurveRun(out / "ddpg-sparse", "none", "none", config)
 
 
 def asked(each: CurveRun, steps: int) -> CurveRun:
@@ -67,6 +67,66 @@ def test_the_paper_s_scale_has_its_explorations_steps_seeds_and_evaluations(name
     assert [method.exploration for method in figure.methods] == ["none", "gaussian", "ou", "parameter"]
     assert (paper.steps, paper.seeds, paper.eval_every, paper.eval_episodes) == (1_000_000, 5, 10_000, 20)
     assert len(paper.envs) == {"ddpg-dense": 7, "ddpg-sparse": 5}[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "tasks", "methods", "seeds", "steps"),
+    [
+        ("ddpg-dense", 7, ["none", "gaussian", "ou", "parameter"], 5, 1_000_000),
+        ("ddpg-sparse", 5, ["none", "gaussian", "ou", "parameter"], 5, 1_000_000),
+        ("ddpg-sparse-l2", 2, ["none", "gaussian", "ou", "parameter"], 5, 1_000_000),
+        ("trpo-dense", 3, ["none", "parameter"], 5, 2_000_000),
+        ("trpo-sparse", 3, ["none", *(f"parameter-delta-{delta}" for delta in (0.01, 0.1, 1.0))], 5, 4_000_000),
+        ("time-limits", 1, ["none", "parameter", "none-terminal", "parameter-terminal"], 10, 1_000_000),
+        (
+            "ablations",
+            1,
+            [
+                *("parameter", "parameter-no-layer-norm"),
+                *(f"parameter-sigma-{sigma}" for sigma in (0.01, 0.03, 0.1)),
+                *(f"parameter-policies-{number}" for number in (1, 8, 32)),
+            ],
+            5,
+            1_000_000,
+        ),
+    ],
+)
+def test_the_grid_of_a_figure_at_the_paper_s_scale(name, tasks, methods, seeds, steps, tmp_path):
+    figure = FIGURES[name]
+    runs = figure.grid(figure.scales["paper"], figure.methods, tmp_path)
+    assert [each.name for each in runs] == list(dict.fromkeys(each.name for each in runs))
+    assert len(runs) == tasks * len(methods) * seeds
+    assert (
+        [each.method for each in runs[: len(methods)]] == methods == [each.exploration for each in runs[: len(methods)]]
+    )
+    assert {each.config.steps for each in runs} == {steps}
+    assert set(figure.subjects) <= set(methods)
+
+
+def settings_of(name: str, field: str) -> list[object]:
+    """A setting of each method's run, of its agent, its exploration or its own."""
+    figure = FIGURES[name]
+    first = [each.config for each in figure.grid(figure.scales["smoke"], figure.methods, Path())[: len(figure.methods)]]
+    places = [(config, config.agent, config.exploration) for config in first]
+    return [next((getattr(place, field) for place in three if hasattr(place, field)), None) for three in places]
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "values"),
+    [
+        ("trpo-sparse", "delta", [None, 0.01, 0.1, 1.0]),
+        ("ddpg-sparse", "critic_l2", 4 * [0.0]),
+        ("ddpg-sparse-l2", "critic_l2", 4 * [0.01]),
+        ("time-limits", "terminal_time_limits", [False, False, True, True]),
+        ("ablations", "layer_norm", [True, False, *6 * [True]]),
+        ("ablations", "sigma", [None, None, 0.01, 0.03, 0.1, *3 * [None]]),
+        ("ablations", "alpha", [1.01, 1.01, *3 * [1.0], *3 * [1.01]]),
+        ("ablations", "num_envs", [*5 * [1], *3 * [32]]),
+        ("ablations", "num_policies", [*5 * [None], 1, 8, 32]),
+    ],
+)
+def test_the_methods_of_a_figure_differ_in_what_it_compares(name, field, values):
+    assert settings_of(name, field) == values
 
 
 @pytest.mark.parametrize("figure", CURVES, ids=lambda figure: figure.name)

@@ -9,7 +9,10 @@ from paramnoise.figures.base import FIGURES, Arguments, Method, register_figure
 from paramnoise.figures.curves import CurveArguments, CurveFigure, CurveScale
 from paramnoise.validation import UsageError
 
-OURS = ("atari", "chain", "ddpg-dense", "ddpg-sparse", "es", "trpo-dense", "trpo-sparse")
+PAPER_S = ("atari", "chain", "ddpg-dense", "ddpg-sparse", "ddpg-sparse-l2", "es", "trpo-dense", "trpo-sparse")
+OURS = (*PAPER_S, "ablations", "ablations-chain", "time-limits")
+
+OTHER = Method("trpo", "parameter", "B")
 
 
 @pytest.fixture
@@ -27,7 +30,8 @@ def mine(monkeypatch) -> CurveFigure:
 
 def test_the_paper_s_figures_are_registered_and_say_where_the_paper_shows_them():
     assert set(OURS) <= set(FIGURES)
-    assert all(FIGURES[name].paper and FIGURES[name].help.startswith("Reproduce ") for name in OURS)
+    assert {name for name in OURS if FIGURES[name].paper} == set(PAPER_S)
+    assert all(FIGURES[name].help.startswith("Reproduce ") for name in OURS)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -50,6 +54,41 @@ def test_a_figure_of_ones_own_is_run_and_drawn_by_name(mine, tmp_path, capsys):
     (tmp_path / "mine/mine.png").unlink()
     assert main(f"plot mine --out {tmp_path}".split()) == 0
     assert (tmp_path / "mine/mine.png").exists()
+
+
+def test_a_method_s_name_is_its_exploration_and_variant_or_its_agent_where_agents_are_compared():
+    plain, variant = Method("ddpg", "parameter", "A"), Method("trpo", "parameter", "B", variant="delta-0.1")
+    assert (plain.name, variant.name) == ("parameter", "parameter-delta-0.1")
+    names = [
+        list(CurveFigure(name="x", methods=pair, scales={}).by_name) for pair in ((plain, variant), (plain, OTHER))
+    ]
+    assert names == [["parameter", "parameter-delta-0.1"], ["ddpg", "trpo"]]
+
+
+def test_two_methods_of_one_name_are_refused():
+    with pytest.raises(UsageError, match="two methods of the figure x have one name: give one of them a variant"):
+        CurveFigure(name="x", methods=(OTHER, OTHER), scales={})
+
+
+def test_a_method_s_settings_go_over_the_preset_s_and_the_scale_s():
+    method = Method(
+        "ddpg",
+        "parameter",
+        "A",
+        agent={"layer_norm": False},
+        exploration_settings={"sigma": 0.1},
+        run={"num_envs": 8, "terminal_time_limits": True},
+    )
+    config = method.config("HalfCheetah-v4", agent={"tau": 0.5, "layer_norm": True}, num_envs=2, seed=3)
+    assert (config.agent.layer_norm, config.agent.tau) == (False, 0.5)
+    assert (config.exploration.sigma, config.exploration.delta) == (0.1, 0.2)
+    assert (config.num_envs, config.seed, config.terminal_time_limits) == (8, 3, True)
+    assert {method: 1}[dataclasses.replace(method)] == 1
+
+
+def test_a_setting_that_a_method_s_agent_does_not_have_is_refused():
+    with pytest.raises(UsageError, match="trpo has no setting 'tau'"):
+        dataclasses.replace(OTHER, agent={"tau": 0.1}).config("Hopper-v4")
 
 
 def test_a_scale_that_a_figure_does_not_have_is_refused(mine, tmp_path):

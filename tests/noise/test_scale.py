@@ -17,7 +17,7 @@ def test_sigma_grows_up_to_delta_and_shrinks_above(distance: float, grows: bool)
     assert (scale.sigma < 0.5) == (not grows)
 
 
-@pytest.mark.parametrize("alpha", [1.01, 1.5])
+@pytest.mark.parametrize("alpha", [1.0, 1.01, 1.5])
 def test_one_adaptation_changes_sigma_by_exactly_alpha(alpha: float):
     sigma = np.float32(0.3)
     assert adapt(initial_scale(0.3), 0.0, 1.0, alpha).sigma == sigma * np.float32(alpha)
