@@ -1,4 +1,4 @@
-"""The command line: the words of train, evaluate, reproduce, plot and envs; `commands` does what they say.
+"""The command line: the words of train, evaluate, reproduce, plot, claims and envs; `commands` does what they say.
 
 Whatever is registered, by this package or by a plug-in, is a word here.
 """
@@ -76,6 +76,17 @@ def evaluate(
     return lambda: commands.evaluate(run_dir, episodes, seed, video)
 
 
+def claims(results: Path = Path("results"), out: Path | None = None, readme: tuple[Path, ...] = ()) -> Command:
+    """Hold each claim of the paper against results: its verdict, and the numbers behind it.
+
+    Args:
+        results: the directory that holds a directory for each figure.
+        out: the file for all of it in JSON; by default claims.json in that directory.
+        readme: pages whose tables of claims and of rules are to be made anew.
+    """
+    return lambda: commands.claims(results, out, readme)
+
+
 def envs() -> Command:
     """List environments: ours, and those that Gymnasium knows on this machine."""
     return commands.envs
@@ -106,6 +117,7 @@ def _parse(arguments: list[str], ahead: argparse.Namespace) -> Command:
     app.add("evaluate", lambda: evaluate)
     app.add("reproduce", lambda: _figure_group(_reproduce_command), help="Run a figure of the paper, or go on with it.")
     app.add("plot", lambda: _figure_group(_plot_command), help="Draw a figure again from its results.")
+    app.add("claims", lambda: claims)
     app.add("envs", lambda: envs)
     return app.parse("paramnoise", DESCRIPTION, arguments)
 

@@ -8,13 +8,15 @@ import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version
 
 from paramnoise import api
+from paramnoise.claims import CLAIMS, judge
+from paramnoise.claims import report as claims_report
 from paramnoise.envs.base import ENVS, FAMILIES, EnvEntry, Preset, preset
 from paramnoise.parallel.process import INTERRUPTED
 from paramnoise.parallel.ray_cluster import connect
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.run import run, set_up_process
 from paramnoise.runs.video import check_path
-from paramnoise.validation import require
+from paramnoise.validation import UsageError, require
 
 
 def train(
@@ -54,6 +56,23 @@ def evaluate(run_dir: Path, episodes: int, seed: int, video: Path | None) -> int
     print(agent.evaluate(episodes, seed))
     if filmed is not None:
         print(f"{video}: the first episode, with a return of {filmed.mean:.1f}")
+    return 0
+
+
+def claims(results: Path, out: Path | None, readme: tuple[Path, ...]) -> int:
+    """`paramnoise claims`."""
+    if not results.is_dir():
+        raise UsageError(f"{results} is not a directory: give one that holds results of figures with --results")
+    path = out or results / claims_report.JSON
+    if not path.parent.is_dir():
+        raise UsageError(f"{path.parent} is not a directory: --out takes a file in one that is there")
+    outcomes = [judge(claim, results) for claim in CLAIMS]
+    pages = {page: claims_report.with_tables(page, outcomes) for page in readme}
+    for page, text in pages.items():
+        claims_report.write_text(text, page)
+    claims_report.write_json(outcomes, path)
+    claims_report.print_table(outcomes)
+    print(path)
     return 0
 
 

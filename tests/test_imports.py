@@ -13,7 +13,7 @@ import paramnoise
 ROOT = Path(paramnoise.__file__).parent
 ROOMS = (
     *("validation", "keys", "plugins", "noise", "networks", "explorations", "experience", "agents", "parallel"),
-    *("loops", "envs", "runs", "figures", "parsing", "callbacks", "keywords", "api", "commands", "cli"),
+    *("loops", "envs", "runs", "figures", "claims", "parsing", "callbacks", "keywords", "api", "commands", "cli"),
     *("__init__", "__main__"),
 )
 """Packages and top-level modules, in the order of imports."""

@@ -43,6 +43,4 @@ def looks(methods: Sequence[Method]) -> list[Look]:
     spare = [colour for colour in SPARE if colour not in known]
     strange = dict.fromkeys(name for name in names if name not in COLOURS)
     colours = COLOURS | {name: spare[i % len(spare)] for i, name in enumerate(strange)}
-    return [
-        Look(colours[name], STYLES[names[:place].count(name) % len(STYLES)]) for place, name in enumerate(names)
-    ]
+    return [Look(colours[name], STYLES[names[:place].count(name) % len(STYLES)]) for place, name in enumerate(names)]

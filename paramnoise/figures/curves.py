@@ -15,6 +15,7 @@ from paramnoise.envs.base import env_id, short_name
 from paramnoise.envs.continuous import DENSE, SPARSE
 from paramnoise.figures import curve_summary, sample_efficiency
 from paramnoise.figures.base import RESULTS, Arguments, Figure, Method, draw
+from paramnoise.figures.curve_distances import DISTANCES, distances_of, write_distances
 from paramnoise.figures.curve_results import read_results, write_results
 from paramnoise.figures.curve_runs import CurveRun, check_envs, in_order
 from paramnoise.figures.figure_sweep import Sweep
@@ -109,6 +110,8 @@ class CurveFigure(Figure[CurveScale]):
             points = [point for each in runs for point in each.curve()]
             if points:
                 write_results(points, out / self.name / RESULTS)
+                distances = (distance for each in runs for distance in distances_of(each))
+                write_distances(distances, out / self.name / DISTANCES)
             return bool(points)
 
         return Sweep(

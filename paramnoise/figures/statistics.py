@@ -1,4 +1,4 @@
-"""Statistics over seeds and tasks: the interquartile mean, its bootstrap interval, the probability of improvement.
+"""Statistics over seeds and tasks, with bootstrap intervals: interquartile mean, probability of improvement, spread.
 
 Those that Agarwal et al. (2021, arXiv 2108.13264) recommend where seeds are few. Scores come as one array per task with
 a value per seed; tasks may differ in the number of seeds.
@@ -57,9 +57,30 @@ def probability_of_improvement(
     return _estimate(np.mean(values), np.mean(resampled, axis=0), [*ours, *others])
 
 
+def estimate_spread_ratio(
+    ours: np.ndarray, others: np.ndarray, repetitions: int = REPETITIONS, seed: int = 0
+) -> Estimate:
+    """The interquartile range of our seeds over that of the others; the interval resamples the seeds of both sides.
+
+    1 where neither has any spread, infinite where only the others have none.
+    """
+    rng = np.random.default_rng(seed)
+    x, y = _ordered([ours, others])
+    resampled = _part(x[_draw(rng, x, repetitions)], y[_draw(rng, y, repetitions)])
+    parts = _estimate(_part(x, y), resampled, [x, y])
+    return Estimate(*(part / (1 - part) if part < 1 else part * np.inf for part in parts))
+
+
 def normalise(scores: np.ndarray, low: float, high: float) -> np.ndarray:
     """Scores with `low` at 0 and `high` at 1; all 0 where the two are the same."""
     return (scores - low) / (high - low) if high > low else np.zeros_like(scores, dtype=float)
+
+
+def _part(ours: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Our interquartile range, along the last axis, over the sum of both: it grows with their ratio, and is finite."""
+    own, theirs = (np.diff(np.percentile(scores, [25, 75], axis=-1), axis=0)[0] for scores in (ours, others))
+    whole = own + theirs
+    return np.divide(own, whole, out=np.full_like(whole, 0.5), where=whole > 0)
 
 
 def _ordered(tasks: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -11,6 +11,7 @@ from rliable import library, metrics
 from paramnoise.figures.statistics import (
     Estimate,
     estimate_interquartile_mean,
+    estimate_spread_ratio,
     interquartile_mean,
     normalise,
     probability_of_improvement,
@@ -65,6 +66,27 @@ def test_a_single_seed_has_no_interval():
     ):
         assert np.isnan(estimate[1:]).all()
         assert not np.isnan(estimate.value)
+
+
+@pytest.mark.parametrize(
+    ("ours", "others", "ratio"),
+    [
+        ([0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 10.0, 20.0, 30.0, 40.0], 0.1),
+        ([0.0, 5.0, 5.0, 5.0, 90.0], [1.0, 2.0, 3.0, 4.0, 5.0], 0.0),  # the outer seeds do not count
+        ([1.0, 1.0], [2.0, 2.0], 1.0),
+        ([1.0, 3.0], [2.0, 2.0], np.inf),
+    ],
+)
+def test_the_ratio_of_spreads_is_that_of_interquartile_ranges(ours, others, ratio):
+    assert estimate_spread_ratio(np.array(ours), np.array(others)).value == pytest.approx(ratio)
+
+
+def test_the_ratio_of_spreads_has_an_interval_that_turns_with_its_sides():
+    narrow, wide = np.arange(12.0), 20 * np.arange(12.0)
+    ratio, other_way = estimate_spread_ratio(narrow, wide), estimate_spread_ratio(wide, narrow)
+    assert 0 < ratio.low < ratio.value < ratio.high < 1 < other_way.low < other_way.value < other_way.high
+    assert ratio == estimate_spread_ratio(narrow[::-1], wide)  # which seed is which says nothing
+    assert np.isnan(estimate_spread_ratio(narrow[:1], wide)[1:]).all()
 
 
 @pytest.mark.parametrize(
