@@ -73,7 +73,13 @@ def test_training_prints_its_settings_and_its_progress(trained):
 
 def test_training_leaves_a_run_directory(trained):
     path, _ = trained
-    assert {file.name for file in path.iterdir()} == {"config.json", "progress.csv", "summary.json", "checkpoint"}
+    assert {file.name for file in path.iterdir()} == {
+        "config.json",
+        "progress.csv",
+        "summary.json",
+        "checkpoint",
+        "best",
+    }
     assert json.loads((path / "summary.json").read_text())["status"] == "finished"
 
 

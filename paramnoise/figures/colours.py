@@ -22,8 +22,8 @@ COLOURS = {
     "es": PURPLE,
 }
 """By exploration; an agent that explores by none of them has its own. No figure of ours has two of a colour."""
-SPARE = (YELLOW, PURPLE, ORANGE, GREEN, SKY, BLUE)
-"""For explorations that are not known here, such as a plug-in's."""
+SPARE = (PURPLE, GREEN, BLUE, ORANGE, SKY, YELLOW)
+"""For explorations that are not known here, such as a plug-in's, and for more variants of one than there are styles."""
 STYLES = ("-", "--", "-.")
 """Of the lines that have the same colour in a figure: agents with the same exploration, say."""
 
@@ -43,4 +43,10 @@ def looks(methods: Sequence[Method]) -> list[Look]:
     spare = [colour for colour in SPARE if colour not in known]
     strange = dict.fromkeys(name for name in names if name not in COLOURS)
     colours = COLOURS | {name: spare[i % len(spare)] for i, name in enumerate(strange)}
-    return [Look(colours[name], STYLES[names[:place].count(name) % len(STYLES)]) for place, name in enumerate(names)]
+    return [_look(colours[name], spare, names[:place].count(name)) for place, name in enumerate(names)]
+
+
+def _look(colour: str, spare: Sequence[str], equals: int) -> Look:
+    """How a method is drawn that has so many before it with the same name; where styles end, other colours follow."""
+    rounds, style = divmod(equals, len(STYLES))
+    return Look(spare[(rounds - 1) % len(spare)] if rounds else colour, STYLES[style])

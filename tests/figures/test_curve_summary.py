@@ -90,7 +90,7 @@ def test_only_tasks_that_all_explorations_have_are_put_together():
 def test_a_task_without_bounds_is_in_no_normalised_number_and_is_named(tmp_path, capsys):
     unknown = at_the_end("none", 7.0, 7.0) + at_the_end("parameter", 9.0, 9.0)
     assert over_tasks(compare(two_tasks() + unknown)) == over_tasks(compare(two_tasks()))
-    report(two_tasks() + unknown, tmp_path / "summary.csv")
+    report(two_tasks() + unknown, tmp_path / "summary.csv", ["parameter"])
     assert "normalised: without Task-v0, as no bounds of its return are registered" in capsys.readouterr().out
 
 
