@@ -1,6 +1,6 @@
 """Exploration by parameter space noise (Plappert et al., ICLR 2018)."""
 
-from paramnoise import noise
+from paramnoise import noise, schedules
 from paramnoise.agents.base import Learner, Spaces, register_agent
 from paramnoise.api import DDPG, DQN, ES, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
 from paramnoise.callbacks import Callback
@@ -17,6 +17,7 @@ from paramnoise.explorations import (
 )
 from paramnoise.explorations.base import register_exploration
 from paramnoise.figures.base import register_figure
+from paramnoise.networks.own import register_network, register_optimizer
 from paramnoise.plugins import load_known_plugins
 from paramnoise.validation import UsageError
 
@@ -52,6 +53,9 @@ __all__ = [
     "register_env",
     "register_exploration",
     "register_figure",
+    "register_network",
+    "register_optimizer",
+    "schedules",
 ]
 
 load_known_plugins()  # last, so that a plug-in can use all of the above

@@ -20,6 +20,7 @@ from paramnoise.envs import EnvLike, env_factory, env_name, environment_actions,
 from paramnoise.explorations import Exploration
 from paramnoise.loops.evaluation import EVALUATION_STREAM
 from paramnoise.loops.vector import episode_seed
+from paramnoise.networks.own import OWN_PARTS, NetworkSetting, OptimizerSetting, warn_without_layer_norm
 from paramnoise.networks.policies import Policy, noise_free_actions
 from paramnoise.runs import checkpoint, video
 from paramnoise.runs.config import RunConfig, RunSettings, make_config
@@ -112,6 +113,8 @@ class Agent:
         env_kwargs = config.env_kwargs if isinstance(env, str) else None
         spaces = self._loop.learner.spaces
         self._stack_shape = spaces.observation if spaces.shows_frames else None
+        if config.exploration.kind == "parameter":
+            warn_without_layer_norm(getattr(config.agent, "network", None), self._loop.policy())
         self._env = env_factory(env, env_kwargs)() if self._stack_shape is None else None
 
     @property
@@ -225,7 +228,9 @@ class Agent:
             self.save(folder)
             files = {str(file.relative_to(folder)): file.read_bytes() for file in Path(folder).rglob("*.*")}
         env = None if isinstance(self._env_like, str) else self._env_like
-        return _from_files, (files, env, self.history)
+        given = {name: getattr(self.config.agent, name, None) for name in OWN_PARTS}
+        parts = {name: part for name, part in given.items() if part is not None and not isinstance(part, str)}
+        return _from_files, (files, env, parts, self.history)
 
     def predict(
         self, obs: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
@@ -275,9 +280,9 @@ class Agent:
         RunDirectory(path).write_config(self.config)
 
     @classmethod
-    def load(cls, path: str | Path, env: EnvLike | None = None) -> Self:
+    def load(cls, path: str | Path, env: EnvLike | None = None, **parts: Any) -> Self:
         """Loads an agent of this kind, as `paramnoise.load` does one of any kind."""
-        agent = load(path, env)
+        agent = load(path, env, **parts)
         if not isinstance(agent, cls):
             raise UsageError(f"{path} holds an agent of {agent.algorithm}, which paramnoise.load loads")
         return agent
@@ -349,15 +354,26 @@ def agent_class(name: str) -> type[Agent]:
     return _CLASSES[name]
 
 
-def load(path: str | Path, env: EnvLike | None = None) -> Agent:
+def load(
+    path: str | Path,
+    env: EnvLike | None = None,
+    *,
+    network: NetworkSetting = None,
+    critic_network: NetworkSetting = None,
+    optimizer: OptimizerSetting = None,
+) -> Agent:
     """Loads an agent from what `save` wrote or from a run directory; nothing in it is executed.
 
     Args:
         path: the directory.
         env: the environment, if the agent was made with one that is not a Gymnasium id.
+        network: the factory of the agent's network, if it was made with one that is not registered.
+        critic_network: the same of the critic's.
+        optimizer: the agent's optimizer, likewise.
     """
     directory = RunDirectory(Path(path))
-    config = directory.config()
+    parts = {"network": network, "critic_network": critic_network, "optimizer": optimizer}
+    config = directory.config(parts)
     if env is None and not config.env_is_id:
         raise UsageError(f"{path} was made with an environment object ({config.env}): pass env= to load it")
     agent = object.__new__(agent_class(config.algorithm))
@@ -373,14 +389,16 @@ def _number(text: str) -> float:
     return int(text) if text.isdigit() else float(text or "nan")
 
 
-def _from_files(files: dict[str, bytes], env: EnvLike | None, history: list[dict[str, float]]) -> Agent:
+def _from_files(
+    files: dict[str, bytes], env: EnvLike | None, parts: dict[str, Any], history: list[dict[str, float]]
+) -> Agent:
     """The agent that `Agent.__reduce__` described."""
     with tempfile.TemporaryDirectory() as folder:
         for name, content in files.items():
             path = Path(folder) / name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
-        agent = load(folder, env)
+        agent = load(folder, env, **parts)
     agent.history = history
     return agent
 

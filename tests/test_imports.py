@@ -12,7 +12,18 @@ import paramnoise
 
 ROOT = Path(paramnoise.__file__).parent
 ROOMS = (
-    *("validation", "keys", "plugins", "noise", "networks", "explorations", "experience", "agents", "parallel"),
+    *(
+        "validation",
+        "keys",
+        "plugins",
+        "schedules",
+        "noise",
+        "networks",
+        "explorations",
+        "experience",
+        "agents",
+        "parallel",
+    ),
     *("loops", "envs", "runs", "figures", "claims", "parsing", "callbacks", "keywords", "api", "commands", "cli"),
     *("__init__", "__main__"),
 )

@@ -9,12 +9,23 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from paramnoise import schedules
 from paramnoise.agents.base import Learner, Spaces, register_agent
 from paramnoise.agents.q_learning import td_target
 from paramnoise.experience.replay import Transition
 from paramnoise.networks import normaliser as normalisers
 from paramnoise.networks.heads import Actor, Critic, NormalisedActor
 from paramnoise.networks.normaliser import Normaliser
+from paramnoise.networks.own import (
+    NetworkSetting,
+    OptimizerSetting,
+    OwnActor,
+    OwnCritic,
+    find_network,
+    find_optimizer,
+    make_critic,
+    make_network,
+)
 from paramnoise.networks.policies import DeterministicPolicy
 from paramnoise.validation import require
 
@@ -27,10 +38,20 @@ class DDPGConfig:
     """Units of each hidden layer of actor and critic; the critic's second one sees the action."""
     layer_norm: bool = True
     """Layer norm before each nonlinearity; parameter noise needs it (sec. 3)."""
-    actor_learning_rate: float = 1e-4
-    """Adam's step size for the actor."""
-    critic_learning_rate: float = 1e-3
-    """Adam's step size for the critic."""
+    network: NetworkSetting = None
+    """A factory (observation_shape, action_size, key) -> module in place of our actor, or its registered name; tanh
+    follows its output."""
+    critic_network: NetworkSetting = None
+    """A factory of the same arguments -> module of (observation, action) in place of our critic; it has no L2 term."""
+    actor_learning_rate: float | str = 1e-4
+    """Adam's step size for the actor; or a schedule over train steps, such as linear:1e-3:1e-5:100000."""
+    critic_learning_rate: float | str = 1e-3
+    """Adam's step size for the critic, likewise."""
+    optimizer: OptimizerSetting = None
+    """A transformation of optax in place of Adam, for both networks, or its registered name; the learning rates then
+    say nothing."""
+    max_grad_norm: float | None = None
+    """The norm to which the gradient of a network is cut; None: as it is."""
     critic_l2: float = 1e-2
     """The weight of half the squared norm of the critic's kernels, its output layer's apart."""
     tau: float = 0.001
@@ -54,7 +75,12 @@ class DDPGConfig:
         require(len(self.hidden_sizes) >= 2, "hidden_sizes", self.hidden_sizes, "at least two, for the action's layer")
         require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all at least 1")
         for name in ("actor_learning_rate", "critic_learning_rate"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+            schedules.check(name, getattr(self, name))
+        for network in (self.network, self.critic_network):
+            if network is not None:
+                find_network(network)
+        require(self.max_grad_norm is None or self.max_grad_norm > 0, "max_grad_norm", self.max_grad_norm, "above 0")
+        _optimizers(self)  # refuses what is none
         require(self.critic_l2 >= 0, "critic_l2", self.critic_l2, "at least 0")
         require(0 < self.tau <= 1, "tau", self.tau, "above 0 and at most 1")
         require(0 <= self.gamma <= 1, "gamma", self.gamma, "between 0 and 1")
@@ -67,8 +93,8 @@ class DDPGConfig:
 class Networks(NamedTuple):
     """The two networks, learned or target."""
 
-    actor: Actor
-    critic: Critic
+    actor: Actor | OwnActor
+    critic: Critic | OwnCritic
 
 
 class DDPGState(NamedTuple):
@@ -97,16 +123,21 @@ class DDPGState(NamedTuple):
 )
 def make(config: DDPGConfig, spaces: Spaces) -> Learner:
     """Builds DDPG for vector observations and continuous actions in [-1, 1]."""
-    (observation_size,), action_size = spaces.observation, spaces.actions
+    shape, action_size = spaces.observation, spaces.actions
+    (observation_size,) = shape
 
     def init(key: Array) -> DDPGState:
         actor_key, critic_key = jax.random.split(key)
         sizes = config.hidden_sizes
+        actor = Actor(observation_size, sizes, action_size, key=actor_key, layer_norm=config.layer_norm)
+        critic = Critic(observation_size, sizes, action_size, key=critic_key, layer_norm=config.layer_norm)
         networks = Networks(
-            Actor(observation_size, sizes, action_size, key=actor_key, layer_norm=config.layer_norm),
-            Critic(observation_size, sizes, action_size, key=critic_key, layer_norm=config.layer_norm),
+            actor if config.network is None else OwnActor(make_network(config.network, shape, action_size, actor_key)),
+            critic
+            if config.critic_network is None
+            else make_critic(config.critic_network, shape, action_size, critic_key),
         )
-        optimizers = tuple(adam.init(net) for adam, net in zip(_adams(config), networks, strict=True))
+        optimizers = tuple(each.init(net) for each, net in zip(_optimizers(config), networks, strict=True))
         nothing = normalisers.init(observation_size)
         return DDPGState(networks, networks, optimizers, nothing, nothing, jnp.int32(0))
 
@@ -130,20 +161,20 @@ def update(config: DDPGConfig, state: DDPGState, batch: Transition) -> tuple[DDP
     batch = batch._replace(obs=normaliser(batch.obs), next_obs=normaliser(batch.next_obs))
     actor, critic = state.networks
 
-    def critic_loss(critic: Critic) -> tuple[Array, Array]:
+    def critic_loss(critic: Critic | OwnCritic) -> tuple[Array, Array]:
         errors = jax.vmap(functools.partial(td_error, config, critic, state.targets))(batch)
         fit = jnp.mean(jnp.square(errors))
         return fit + config.critic_l2 * critic_penalty(critic), fit
 
-    def actor_loss(actor: Actor) -> Array:
+    def actor_loss(actor: Actor | OwnActor) -> Array:
         return -jnp.mean(jax.vmap(lambda obs: critic(obs, actor(obs)))(batch.obs))
 
     critic_gradient, fit = jax.grad(critic_loss, has_aux=True)(critic)
     value, actor_gradient = jax.value_and_grad(actor_loss)(actor)
     networks, optimizers = [], []
-    steps = zip(_adams(config), state.networks, state.optimizers, (actor_gradient, critic_gradient), strict=True)
-    for adam, network, optimizer, gradient in steps:
-        changes, after = adam.update(gradient, optimizer)
+    steps = zip(_optimizers(config), state.networks, state.optimizers, (actor_gradient, critic_gradient), strict=True)
+    for optimizer, network, before, gradient in steps:
+        changes, after = optimizer.update(gradient, before, network)
         networks.append(optax.apply_updates(network, changes))
         optimizers.append(after)
     learned = Networks(*networks)
@@ -152,17 +183,21 @@ def update(config: DDPGConfig, state: DDPGState, batch: Transition) -> tuple[DDP
     return DDPGState(learned, targets, tuple(optimizers), normaliser, normaliser, state.updates + 1), terms
 
 
-def td_error(config: DDPGConfig, critic: Critic, targets: Networks, transition: Transition) -> Array:
+def td_error(config: DDPGConfig, critic: Critic | OwnCritic, targets: Networks, transition: Transition) -> Array:
     """Q(s, a) less its target r + gamma * Q'(s', pi'(s')), for one transition whose observations are normalised."""
     next_value = targets.critic(transition.next_obs, targets.actor(transition.next_obs))
     target = td_target(transition.reward, transition.terminated, next_value, config.gamma)
     return critic(transition.obs, transition.action) - jax.lax.stop_gradient(target)
 
 
-def critic_penalty(critic: Critic) -> Array:
-    """Half the squared norm of the kernels of all layers but the output."""
+def critic_penalty(critic: Critic | OwnCritic) -> Array:
+    """Half the squared norm of the kernels of all layers but the output; of a user's critic nothing."""
+    if isinstance(critic, OwnCritic):
+        return jnp.zeros(())
     return 0.5 * optax.tree.norm([layer.weight for layer in critic.layers[:-1]], squared=True)
 
 
-def _adams(config: DDPGConfig) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
-    return optax.adam(config.actor_learning_rate), optax.adam(config.critic_learning_rate)
+def _optimizers(config: DDPGConfig) -> list[optax.GradientTransformation]:
+    """The actor's, then the critic's."""
+    adams = [optax.adam(schedules.as_optax(rate)) for rate in (config.actor_learning_rate, config.critic_learning_rate)]
+    return [find_optimizer(config.optimizer, adam, config.max_grad_norm) for adam in adams]

@@ -14,16 +14,19 @@ from paramnoise.agents.q_learning import QLearningConfig, QLearningState, apply_
 from paramnoise.experience.replay import Transition
 from paramnoise.networks import PixelQNetwork, QNetwork
 from paramnoise.networks.convolutions import NATURE, Layer, Precision, check_frames, check_layers
+from paramnoise.networks.own import NetworkSetting, OwnQNetwork, find_network, make_network
 from paramnoise.networks.policies import GreedyPolicy
-from paramnoise.validation import lookup
+from paramnoise.validation import lookup, require
 
-Network = QNetwork | PixelQNetwork
+Network = QNetwork | PixelQNetwork | OwnQNetwork
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DQNConfig(QLearningConfig):
     """Settings of DQN."""
 
+    network: NetworkSetting = None
+    """A factory (observation_shape, actions, key) -> module of Q values, or its registered name, in place of ours."""
     policy_head: bool = False
     """A separate policy head, trained to output the greedy action; parameter noise then perturbs it instead of Q."""
     double_q: bool = False
@@ -38,6 +41,9 @@ class DQNConfig(QLearningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.network is not None:
+            find_network(self.network)
+            require(not self.policy_head, "policy_head", self.policy_head, "off with a network of one's own")
         check_layers(self.convolutions)
         lookup("precision", self.precision, dict.fromkeys(get_args(Precision)))
 
@@ -58,12 +64,15 @@ def make(config: DQNConfig, spaces: Spaces) -> Learner:
     def init(key: Array) -> QLearningState:
         kind: Any = {"policy_head": config.policy_head, "layer_norm": config.layer_norm}
         layers, sizes = config.convolutions, config.hidden_sizes
+        if config.network is not None:
+            own = make_network(config.network, spaces.observation, spaces.actions, key)
+            return init_state(config, OwnQNetwork(own))
         if not spaces.shows_frames:
             return init_state(config, QNetwork((*spaces.observation, *sizes, spaces.actions), key=key, **kind))
         kind["precision"] = config.precision
         return init_state(config, PixelQNetwork(spaces.observation, layers, sizes, spaces.actions, key=key, **kind))
 
-    if spaces.shows_frames:
+    if spaces.shows_frames and config.network is None:
         check_frames(spaces.observation[1:], config.convolutions)
     policy = lambda state: GreedyPolicy(state.network.behaviour)  # noqa: E731
     return Learner(config, spaces, init, functools.partial(update, config), policy)

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from paramnoise import schedules
+from paramnoise.networks.own import OptimizerSetting, find_optimizer
 from paramnoise.validation import require
 
 
@@ -19,10 +21,14 @@ class QLearningConfig:
     """Units of each hidden layer."""
     layer_norm: bool = True
     """Layer norm before each nonlinearity; parameter noise needs it (sec. 3)."""
-    learning_rate: float = 3e-4
-    """Adam's step size."""
+    learning_rate: float | str = 3e-4
+    """Adam's step size; or a schedule over train steps, such as linear:1e-3:1e-5:100000."""
     adam_epsilon: float = 1e-8
     """Adam's epsilon."""
+    optimizer: OptimizerSetting = None
+    """A transformation of optax in place of Adam, or its registered name; `learning_rate` then says nothing."""
+    max_grad_norm: float | None = None
+    """The norm to which a gradient is cut; None: as it is."""
     gamma: float = 0.99
     """The discount factor."""
     batch_size: int = 128
@@ -38,7 +44,9 @@ class QLearningConfig:
 
     def __post_init__(self) -> None:
         require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all at least 1")
-        require(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
+        schedules.check("learning_rate", self.learning_rate)
+        require(self.max_grad_norm is None or self.max_grad_norm > 0, "max_grad_norm", self.max_grad_norm, "above 0")
+        _optimizer(self)  # refuses what is none
         require(self.adam_epsilon > 0, "adam_epsilon", self.adam_epsilon, "above 0")
         require(0 <= self.gamma <= 1, "gamma", self.gamma, "between 0 and 1")
         require(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1")
@@ -75,7 +83,7 @@ class QLearningState(NamedTuple):
 
 def init_state(config: QLearningConfig, network: Any) -> QLearningState:
     """The state around a fresh network."""
-    return QLearningState(network, network, _adam(config).init(network), jnp.int32(0))
+    return QLearningState(network, network, _optimizer(config).init(network), jnp.int32(0))
 
 
 def td_target(reward: Array, terminated: Array, next_value: Array, gamma: float) -> Array:
@@ -84,8 +92,8 @@ def td_target(reward: Array, terminated: Array, next_value: Array, gamma: float)
 
 
 def apply_gradient(config: QLearningConfig, state: QLearningState, gradient: Any) -> QLearningState:
-    """One Adam step, and the copy into the target network when it is due."""
-    changes, optimizer = _adam(config).update(gradient, state.optimizer)
+    """One step of the optimizer, and the copy into the target network when it is due."""
+    changes, optimizer = _optimizer(config).update(gradient, state.optimizer, state.network)
     network = optax.apply_updates(state.network, changes)
     updates = state.updates + 1
     copy = updates % config.target_period == 0
@@ -93,5 +101,6 @@ def apply_gradient(config: QLearningConfig, state: QLearningState, gradient: Any
     return QLearningState(network, target, optimizer, updates)
 
 
-def _adam(config: QLearningConfig) -> optax.GradientTransformation:
-    return optax.adam(config.learning_rate, eps=config.adam_epsilon)
+def _optimizer(config: QLearningConfig) -> optax.GradientTransformation:
+    adam = optax.adam(schedules.as_optax(config.learning_rate), eps=config.adam_epsilon)
+    return find_optimizer(config.optimizer, adam, config.max_grad_norm)

@@ -21,6 +21,7 @@ from paramnoise.agents.base import Learner, Spaces, register_agent
 from paramnoise.experience.rollout import Rollout
 from paramnoise.experience.segments import Block, Chunks, Layout, accumulate, beside, cut
 from paramnoise.networks import MLP
+from paramnoise.networks.own import NetworkSetting, find_network, make_network
 from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy, StochasticPolicy
 from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient, fisher_product
 from paramnoise.validation import require
@@ -30,6 +31,9 @@ from paramnoise.validation import require
 class TRPOConfig:
     """Settings of TRPO; the defaults are the paper's (app. A.2), and rllab's where it is silent."""
 
+    network: NetworkSetting = None
+    """A factory (observation_shape, outputs, key) -> module of the means or logits, or its registered name, in place of
+    ours."""
     hidden_sizes: tuple[int, ...] = (32, 32)
     """Units of each hidden layer of the policy, with tanh."""
     layer_norm: bool = False
@@ -56,6 +60,8 @@ class TRPOConfig:
     """Lengths that the line search tries before the policy is left as it was."""
 
     def __post_init__(self) -> None:
+        if self.network is not None:
+            find_network(self.network)
         require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all at least 1")
         for name in ("initial_std", "delta_kl"):
             require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
@@ -113,7 +119,9 @@ def make(config: TRPOConfig, spaces: Spaces) -> Learner:
 
     def init(key: Array) -> TRPOState:
         sizes = (observation_size, *config.hidden_sizes, action_size)
-        network = _xavier(MLP(sizes, key=key, layer_norm=config.layer_norm, activation=jnp.tanh), key)
+        network: Any = _xavier(MLP(sizes, key=key, layer_norm=config.layer_norm, activation=jnp.tanh), key)
+        if config.network is not None:
+            network = make_network(config.network, spaces.observation, action_size, key)
         std = jnp.full(action_size, math.log(config.initial_std))
         policy = CategoricalPolicy(network) if spaces.is_discrete else GaussianPolicy(network, std)
         return TRPOState(policy, jnp.zeros(baseline.num_features(observation_size)), jnp.int32(0))

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from paramnoise import noise as parameter_noise
+from paramnoise import schedules
 from paramnoise.explorations.base import Exploration, HostNoise, HostPolicy, register_exploration
 from paramnoise.explorations.epsilon_greedy import annealed_epsilon, check_annealing, mix_in_random
 from paramnoise.networks.policies import DeterministicPolicy, Policy
@@ -40,10 +41,12 @@ class ParameterNoise(Exploration):
 
     fixes_episodes: ClassVar[bool] = True
 
-    delta: float | None = None
-    """The distance in action space to keep; None: that of the annealed epsilon (discrete), 0.2 (continuous)."""
-    sigma: float | None = None
-    """The standard deviation of the noise before the first adaptation; None: 0.01 (discrete), delta (continuous)."""
+    delta: float | str | None = None
+    """The distance in action space to keep, or a schedule over environment steps, such as linear:0.5:0.1:100000; None:
+    that of the annealed epsilon (discrete), 0.2 (continuous)."""
+    sigma: float | str | None = None
+    """The standard deviation of the noise before the first adaptation; None: 0.01 (discrete), delta (continuous). With
+    alpha 1 it may be a schedule over environment steps, which is looked at every `adapt_every`."""
     alpha: float = 1.01
     """The factor by which one adaptation changes sigma; 1: sigma is fixed, and the distance is measured alone."""
     adapt_every: int = 10  # type: ignore[misc]  # a field here, a constant elsewhere
@@ -62,9 +65,12 @@ class ParameterNoise(Exploration):
     """With no delta: environment steps over which that epsilon is annealed."""
 
     def __post_init__(self) -> None:
-        require(self.delta is None or self.delta > 0, "delta", self.delta, "above 0")
-        require(self.sigma is None or self.sigma > 0, "sigma", self.sigma, "above 0")
+        for name in ("delta", "sigma"):
+            if getattr(self, name) is not None:
+                schedules.check(name, getattr(self, name))
         require(self.alpha >= 1, "alpha", self.alpha, "at least 1")
+        follows = isinstance(self.sigma, str) and self.alpha > 1
+        require(not follows, "alpha", self.alpha, "1 where sigma follows a schedule, which adapting would undo")
         require(self.adapt_every >= 1, "adapt_every", self.adapt_every, "at least 1")
         require(0 <= self.epsilon <= 1, "epsilon", self.epsilon, "between 0 and 1")
         require(self.max_age is None or self.max_age >= 1, "max_age", self.max_age, "at least 1")
@@ -119,22 +125,25 @@ class ParameterNoise(Exploration):
         values = jax.vmap(policy)(obs)
         distance = policy.distance(values, jax.vmap(probe)(obs))
         delta = self.threshold(policy, values.shape[-1], step)
-        return state._replace(
-            scale=parameter_noise.adapt(state.scale, distance, delta, self.alpha), distance=distance, delta=delta
-        )
+        scale = parameter_noise.adapt(state.scale, distance, delta, self.alpha)
+        if isinstance(self.sigma, str):
+            scale = scale._replace(sigma=schedules.at(self.sigma, step))
+        return state._replace(scale=scale, distance=distance, delta=delta)
 
     def threshold(self, policy: Policy, num_actions: int, step: Array) -> Array:
         """Delta at an environment step."""
         if self.delta is not None:
-            return jnp.float32(self.delta)
+            return schedules.at(self.delta, step)
         if isinstance(policy, DeterministicPolicy):
             return jnp.float32(DEFAULT_RMS_DELTA)
         return parameter_noise.delta_from_epsilon(annealed_epsilon(self, step), num_actions)
 
     def _first_sigma(self, policy: Policy) -> float:
         if self.sigma is not None:
-            return self.sigma
-        return (self.delta or DEFAULT_RMS_DELTA) if isinstance(policy, DeterministicPolicy) else 0.01
+            return schedules.first_value(self.sigma)
+        if not isinstance(policy, DeterministicPolicy):
+            return 0.01
+        return DEFAULT_RMS_DELTA if self.delta is None else schedules.first_value(self.delta)
 
     def report(self, state: ParameterNoiseState, step: Array) -> dict[str, Array]:
         return {

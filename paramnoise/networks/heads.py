@@ -4,7 +4,7 @@ Every leaf is an array, so that jit, vmap and scan need no filters. A network th
 batches go through `jax.vmap`; `heads` and `values` take batches.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -149,7 +149,7 @@ class NormalisedActor(eqx.Module):
     """An actor together with the statistics that its observations are normalised by."""
 
     normaliser: Normaliser
-    actor: Actor
+    actor: Callable[[Array], Array]
 
     def __call__(self, obs: Array) -> Array:  # [action_size], for an observation as the environment shows it
         return self.actor(self.normaliser(obs))

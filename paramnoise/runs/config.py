@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 from paramnoise.agents.base import AgentEntry, find_agent
 from paramnoise.envs.base import env_id, preset
 from paramnoise.explorations.base import Exploration, is_registered
+from paramnoise.networks.own import OWN_PARTS, described, given_again
 from paramnoise.validation import UsageError, check_types, lookup, require
 
 ReplayPlace = Literal["auto", "device", "host"]
@@ -93,15 +94,17 @@ class RunConfig(RunSettings):
                 f'register_exploration("{kind.lower()}")'
             )
         exploration = {"kind": self.exploration.kind, **dataclasses.asdict(self.exploration)}
-        return _plain({**dataclasses.asdict(self), "exploration": exploration})
+        agent = {field.name: getattr(self.agent, field.name) for field in dataclasses.fields(self.agent)}
+        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _plain({**own, "agent": described(agent), "exploration": exploration})
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "RunConfig":
-        """The config that `to_json` described."""
+    def from_json(cls, values: dict[str, Any], parts: Mapping[str, Any] | None = None) -> "RunConfig":
+        """The config that `to_json` described; `parts` are those of the user's that are not registered, by field."""
         try:
             values = dict(values)
             entry = find_agent(values["algorithm"])
-            agent = entry.config(**as_tuples(values.pop("agent")))
+            agent = entry.config(**given_again(as_tuples(values.pop("agent")), parts or {}))
             exploration = dict(values.pop("exploration"))
             kind = entry.exploration_type(exploration.pop("kind"))
             return cls(agent=agent, exploration=kind(**exploration), **values)
@@ -148,7 +151,8 @@ def make_config(
 
 
 def _build(cls: type, settings: Mapping[str, Any], what: str) -> Any:
-    check_types(cls, settings, what)
+    # An object of the user's is no text: the config itself refuses what does not fit.
+    check_types(cls, {k: v for k, v in settings.items() if k not in OWN_PARTS or isinstance(v, str)}, what)
     return cls(**{name: as_tuples(value) for name, value in settings.items()})
 
 

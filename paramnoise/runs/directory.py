@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +77,10 @@ class RunDirectory:
         self.path.mkdir(parents=True, exist_ok=True)
         self._write_json("config.json", {"config": config.to_json(), "plugins": loaded_plugins(), **provenance()})
 
-    def config(self) -> RunConfig:
-        """The config of the run that the directory holds."""
+    def config(self, parts: Mapping[str, Any] | None = None) -> RunConfig:
+        """The config of the run that the directory holds, with `parts` of the user's that are not registered."""
         with self.naming_plugins():
-            return RunConfig.from_json(self._read_json("config.json").get("config", {}))
+            return RunConfig.from_json(self._read_json("config.json").get("config", {}), parts)
 
     @contextlib.contextmanager
     def naming_plugins(self) -> Iterator[None]:
