@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from paramnoise.envs.base import EnvLike, env_id, env_name, family_of
+from paramnoise.envs.checks import brief, check_environment, one_line
 from paramnoise.loops.environments import EnvSource, MakeEnvs
 from paramnoise.loops.frames import GymFrames, GymStacks
 from paramnoise.loops.vector import make_vector
@@ -38,13 +39,18 @@ def pixel_env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None)
 
 
 def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> EnvSource:
-    """How a loop makes an environment, be it one of vectors or of images, Gymnasium's or a family's."""
+    """How a loop makes an environment, be it one of vectors or of images, Gymnasium's or a family's.
+
+    Raises:
+        UsageError: if the environment cannot be made, or does not keep to its own spaces (`check_environment`).
+    """
     kwargs = _keywords(env, env_kwargs)
     family = family_of(env_id(env)) if isinstance(env, str) else None
     if family is not None and isinstance(env, str):
         return family.source(env, kwargs)
     make_unchanged = pixel_env_factory(env, kwargs)
     probe = make_unchanged()
+    check_environment(probe)
     make_env = env_factory(env, kwargs)
     make_envs: MakeEnvs = functools.partial(make_vector, make_env)
     if shows_images(probe.observation_space):
@@ -109,7 +115,24 @@ def _fresh(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
 def _fresh_unchanged(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
     if isinstance(env, str):
         return _guarded(_make_by_id(env, kwargs))
-    return _guarded(copy.deepcopy(env) if isinstance(env, gym.Env) else env())
+    return _guarded(_copied(env) if isinstance(env, gym.Env) else _made_by(env))
+
+
+def _copied(env: gym.Env) -> gym.Env:
+    try:
+        return copy.deepcopy(env)
+    except Exception as error:  # whatever refuses to be copied, such as a window, a thread or a socket
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise UsageError(f"{env_name(env)} cannot be copied ({reason}): pass a function that makes it") from None
+
+
+def _made_by(make: Callable[[], gym.Env]) -> gym.Env:
+    if not callable(make):
+        raise UsageError(f"env must be an id, an environment or a function that makes one, not {brief(make)}")
+    made = make()
+    if not isinstance(made, gym.Env):
+        raise UsageError(f"the function {env_name(make)} must make a Gymnasium environment, not {brief(made)}")
+    return made
 
 
 def _make_by_id(name: str, kwargs: Mapping[str, Any]) -> gym.Env:
@@ -117,11 +140,11 @@ def _make_by_id(name: str, kwargs: Mapping[str, Any]) -> gym.Env:
         return gym.make(env_id(name), **kwargs)
     except (gym.error.UnregisteredEnv, ModuleNotFoundError) as error:
         raise UsageError(
-            f"unknown environment {name!r}: {_one_line(error)} (`paramnoise envs` lists those installed)"
+            f"unknown environment {name!r}: {one_line(error)} (`paramnoise envs` lists those installed)"
         ) from None
     except Exception as error:  # whatever an environment makes of keywords that it does not take
         with_keywords = f" with {dict(kwargs)}" if kwargs else ""
-        reason = f"{type(error).__name__}: {_one_line(error)}"
+        reason = f"{type(error).__name__}: {one_line(error)}"
         raise UsageError(f"cannot make environment {name!r}{with_keywords}: {reason}") from None
 
 
@@ -164,7 +187,3 @@ def _is_json(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
