@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from paramnoise.agents.base import find_agent
-from paramnoise.envs import EnvLike, env_factory, env_name, environment_actions, known_kwargs, unflattened_space
+from paramnoise.envs import EnvLike, env_name, environment_actions, known_kwargs
 from paramnoise.explorations import Exploration
 from paramnoise.loops.evaluation import EVALUATION_STREAM
 from paramnoise.loops.vector import episode_seed
@@ -100,10 +100,8 @@ class Agent:
         self.config = config
         self._env_like = env
         self._loop = make_loop([config], env)
-        env_kwargs = config.env_kwargs if isinstance(env, str) else None
         spaces = self._loop.learner.spaces
         self._stack_shape = spaces.observation if spaces.shows_frames else None
-        self._env = env_factory(env, env_kwargs)() if self._stack_shape is None else None
 
     @property
     def step(self) -> int:
@@ -144,9 +142,10 @@ class Agent:
             stacks, is_batch = _as_batch(self._stack_shape, np.asarray(obs, np.uint8))
             actions = np.asarray(noise_free_actions(self._loop.policy(), stacks))
             return (actions if is_batch else actions[0]), None
-        assert self._env is not None
-        flat, is_batch = _flatten(unflattened_space(self._env), obs)
-        actions = environment_actions(self._env, np.asarray(noise_free_actions(self._loop.policy(), flat)))
+        source = self._loop.source
+        flat, is_batch = _flatten(source.own_observation_space or source.observation_space, obs)
+        actions = np.asarray(noise_free_actions(self._loop.policy(), flat))
+        actions = environment_actions(source.action_space, actions)
         return (actions if is_batch else actions[0]), None
 
     def evaluate(self, episodes: int = 20, seed: int = 0) -> Evaluation:

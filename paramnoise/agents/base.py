@@ -6,6 +6,7 @@ with what the agent needs. A learner knows no exploration by name.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -14,7 +15,7 @@ from jax import Array
 
 from paramnoise.explorations.base import Exploration, definition, explorations_for, find_exploration
 from paramnoise.networks.policies import Policy
-from paramnoise.validation import UsageError, lookup
+from paramnoise.validation import UsageError, lookup, one_line
 
 ExperienceKind = Literal["replay", "rollout", "returns"]
 """What a learner learns from: replayed transitions, a batch of its own steps, or one number per perturbed policy."""
@@ -139,9 +140,9 @@ class AgentEntry:
             if space.start != 0:
                 raise UsageError(f"{self.name} needs actions from 0, but those of {env} are {space}: wrap it")
             return int(space.n)
-        if isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and "continuous" in self.actions:
-            return space.shape[0]
-        raise UsageError(f"{self.name} needs {wants} actions, but the action space of {env} is {space}")
+        if isinstance(space, gym.spaces.Box) and "continuous" in self.actions:
+            return math.prod(space.shape)
+        raise UsageError(f"{self.name} needs {wants} actions, but the action space of {env} is {one_line(space)}")
 
 
 AGENTS: dict[str, AgentEntry] = {}

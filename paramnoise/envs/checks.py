@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from paramnoise.envs.base import env_name
-from paramnoise.validation import UsageError
+from paramnoise.validation import UsageError, brief, one_line
 
 _NORMALISERS = (gym.wrappers.NormalizeObservation, gym.wrappers.NormalizeReward)
 
@@ -73,20 +73,6 @@ def parts_of(space: gym.Space) -> dict[Any, gym.Space]:
     return dict(enumerate(space.spaces)) if isinstance(space, gym.spaces.Tuple) else {}
 
 
-def brief(value: Any) -> str:
-    """A value of any type, in a few words."""
-    if isinstance(value, np.ndarray):
-        return f"an array of shape {value.shape} and dtype {value.dtype}"
-    shown = one_line(repr(value))
-    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    return "None" if value is None else f"{shown} of type {type(value).__name__}"
-
-
-def one_line(text: Any) -> str:
-    """Anything's text without its line breaks."""
-    return " ".join(str(text).split())
-
-
 def _warn_of_statistics(env: gym.Env) -> None:
     while isinstance(env, gym.Wrapper):
         if isinstance(env, _NORMALISERS) and env.update_running_mean:
@@ -94,8 +80,8 @@ def _warn_of_statistics(env: gym.Env) -> None:
             if isinstance(env, gym.wrappers.NormalizeObservation):
                 remedy = "ddpg and es normalise observations inside the agent"
             warnings.warn(
-                f"{type(env).__name__} keeps statistics of its own: every environment, also of evaluation, gathers them "
-                f"anew, and they are not saved with the agent. Leave it out: {remedy}",
+                f"{type(env).__name__} keeps statistics of its own: every environment, also of evaluation, gathers "
+                f"them anew, and they are not saved with the agent. Leave it out: {remedy}",
                 stacklevel=2,
             )
         env = env.env

@@ -7,25 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 
+from paramnoise.envs.actions import with_agent_actions
 from paramnoise.envs.base import EnvLike, env_id, env_name, family_of
-from paramnoise.envs.checks import brief, check_environment, one_line
+from paramnoise.envs.checks import check_environment
+from paramnoise.envs.observations import shows_images, with_vector_observations
 from paramnoise.loops.environments import EnvSource, MakeEnvs
 from paramnoise.loops.frames import GymFrames, GymStacks
 from paramnoise.loops.vector import make_vector
-from paramnoise.validation import UsageError
+from paramnoise.validation import UsageError, brief, one_line
 
 
 def env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Callable[[], gym.Env]:
-    """A function that makes the environment anew, its observations flattened to a vector.
+    """A function that makes the environment anew, with observations and actions as agents have them: vectors.
 
     Args:
         env: a Gymnasium id or name (`env_id`), an environment (each call copies it), or a function that makes one.
         env_kwargs: keywords for an id.
 
     Raises:
-        UsageError: from the function, if Gymnasium cannot make the environment or its observations are pixels.
+        UsageError: from the function, if Gymnasium cannot make the environment, or what it shows or takes cannot be
+            vectors.
     """
     return functools.partial(_fresh, env, _keywords(env, env_kwargs))  # unlike a lambda, it can go to another process
 
@@ -58,8 +60,8 @@ def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Env
         make_envs = functools.partial(_frames, make_unchanged)
         made: gym.Env = GymStacks(probe)
     else:
-        made = _with_unit_actions(_with_vector_observations(probe))
-    source = EnvSource(make_env, make_envs, made.observation_space, made.action_space)
+        made = with_vector_observations(probe)
+    source = EnvSource(make_env, make_envs, made.observation_space, probe.action_space, probe.observation_space)
     made.close()
     return source
 
@@ -72,34 +74,10 @@ def _frames(make_env: Callable[[], gym.Env], seeds: Sequence[int], num_envs: int
     return GymFrames(make_env, num_envs, seeds)
 
 
-def shows_images(space: gym.Space) -> bool:
-    """Whether observations are images, however many channels they have."""
-    return isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8
-
-
 def known_kwargs(env: EnvLike) -> dict[str, Any]:
     """The keywords that an environment was made with, those that JSON can hold."""
     made_with = env.spec.kwargs if isinstance(env, gym.Env) and env.spec is not None else {}
     return {name: value for name, value in made_with.items() if _is_json(value)}
-
-
-def unflattened_space(env: gym.Env) -> gym.Space:
-    """The observation space as it was before `env_factory` flattened it."""
-    env = env.env if isinstance(env, _UnitActions) else env
-    return env.env.observation_space if isinstance(env, _Flattened) else env.observation_space
-
-
-def environment_actions(env: gym.Env, actions: np.ndarray) -> np.ndarray:
-    """Actions of a policy in the units of the environment as it was before `env_factory` rescaled them."""
-    return env.action(actions) if isinstance(env, _UnitActions) else actions
-
-
-class _UnitActions(gym.wrappers.RescaleAction):
-    """Our rescaling, told apart from a user's own."""
-
-
-class _Flattened(gym.wrappers.FlattenObservation):
-    """Our flattening, told apart from a user's own."""
 
 
 def _keywords(env: EnvLike, env_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -109,7 +87,7 @@ def _keywords(env: EnvLike, env_kwargs: Mapping[str, Any] | None) -> dict[str, A
 
 
 def _fresh(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
-    return _with_unit_actions(_with_vector_observations(_fresh_unchanged(env, kwargs)))
+    return with_agent_actions(with_vector_observations(_fresh_unchanged(env, kwargs)))
 
 
 def _fresh_unchanged(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
@@ -155,30 +133,6 @@ def _guarded(env: gym.Env) -> gym.Env:
     from paramnoise.envs.mujoco_guard import DivergenceGuard  # MuJoCo is an extra
 
     return DivergenceGuard(env)
-
-
-def _with_unit_actions(env: gym.Env) -> gym.Env:
-    """Continuous actions in [-1, 1], whatever the environment's own bounds."""
-    space = env.action_space
-    if not isinstance(space, gym.spaces.Box):
-        return env
-    if not space.is_bounded():
-        raise UsageError(
-            f"the actions of {env_name(env)} have no bounds ({space}): wrap it with gymnasium's ClipAction"
-        )
-    return _UnitActions(env, np.float32(-1.0), np.float32(1.0))
-
-
-def _with_vector_observations(env: gym.Env) -> gym.Env:
-    space = env.observation_space
-    if shows_images(space):
-        raise UsageError(
-            f"{env_name(env)} shows pixels ({space.shape}), which only dqn and es take: "
-            "wrap it so that it shows features (a RAM version of an Atari game works)"
-        )
-    if isinstance(space, gym.spaces.Box) and len(space.shape) == 1:
-        return env
-    return _Flattened(env)
 
 
 def _is_json(value: Any) -> bool:

@@ -86,7 +86,11 @@ class EnvSource(NamedTuple):
     make_envs: MakeEnvs
     """Makes several that are stepped together."""
     observation_space: gym.Space
+    """What an agent sees."""
     action_space: gym.Space
+    """The environment's own, which messages show: agents choose vectors, continuous ones in [-1, 1]."""
+    own_observation_space: gym.Space | None = None
+    """What the environment itself shows, where an agent sees something else."""
 
 
 class JaxStep(NamedTuple):

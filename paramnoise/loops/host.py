@@ -79,6 +79,7 @@ class HostLoop:
             save_replay: frames: whether snapshots hold replay.
         """
         self.learner, self.exploration, self.seeds = learner, exploration, tuple(seeds)
+        self.source = source
         self._log_every = log_every
         self._evaluator = Evaluator(source.make_envs, eval_max_steps)
         self._has_axis = learner.spaces.shows_frames
