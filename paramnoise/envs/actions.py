@@ -9,9 +9,14 @@ import numpy as np
 from paramnoise.envs.base import env_name
 from paramnoise.validation import UsageError, one_line
 
+_SEVERAL = (gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
+"""Spaces of discrete actions with several parts."""
+
 
 def environment_actions(space: gym.Space, actions: np.ndarray) -> np.ndarray:
     """Actions of a policy, [batch, ...], in the units, the shape and the dtype of an environment's own space."""
+    if isinstance(space, _SEVERAL):
+        return actions.reshape(len(actions), *space.shape).astype(space.dtype)
     if not isinstance(space, gym.spaces.Box):
         return actions
     centre, half = _centre_and_half(space)
@@ -20,7 +25,22 @@ def environment_actions(space: gym.Space, actions: np.ndarray) -> np.ndarray:
 
 def with_agent_actions(env: gym.Env) -> gym.Env:
     """The environment with actions as agents choose them."""
-    return _UnitActions(env) if isinstance(env.action_space, gym.spaces.Box) else env
+    space = env.action_space
+    if isinstance(space, gym.spaces.Box):
+        return _UnitActions(env)
+    return _Parts(env) if isinstance(space, _SEVERAL) and len(space.shape) != 1 else env
+
+
+class _Parts(gym.ActionWrapper):
+    """Takes the parts of a discrete action as a vector; the environment gets its own shape."""
+
+    def __init__(self, env: gym.Env):
+        super().__init__(env)
+        self._shape = env.action_space.shape or ()
+
+    def action(self, action: np.ndarray) -> Any:
+        """The action in the environment's shape."""
+        return action.reshape(self._shape)
 
 
 class _UnitActions(gym.ActionWrapper):

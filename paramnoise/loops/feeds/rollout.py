@@ -41,9 +41,8 @@ class RolloutFeed:
         self._batch_size = steps_each * num_envs
         policy = jax.eval_shape(lambda key: learner.policy(learner.init(key)), jax.random.PRNGKey(0))
         parameters = sum(leaf.size for leaf in jax.tree.leaves(policy))
-        action = np.zeros(num_envs, np.int32)
-        if not learner.spaces.is_discrete:
-            action = np.zeros((num_envs, learner.spaces.actions), np.float32)
+        dtype = np.int32 if learner.spaces.is_discrete else np.float32
+        action = np.zeros((num_envs, *learner.spaces.action_shape), dtype)
         self._buffer = RolloutBuffer(obs, action, steps_each, parameters)
         self._no_offsets = np.zeros((num_envs, parameters), np.float32)
         self.experience: Any = ()
