@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import gymnasium as gym
 import numpy as np
 
 from paramnoise.agents.base import find_agent
-from paramnoise.envs import EnvLike, env_name, environment_actions, known_kwargs
+from paramnoise.envs import EnvLike, agent_observations, env_name, environment_actions, known_kwargs
 from paramnoise.explorations import Exploration
 from paramnoise.loops.evaluation import EVALUATION_STREAM
 from paramnoise.loops.vector import episode_seed
@@ -134,19 +133,15 @@ class Agent:
     def predict(
         self, obs: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[np.ndarray, None]:
-        """The noise-free action for an observation, or for each of a batch; for pixels, of uint8 stacks of grey frames.
+        """The noise-free action for an observation of the environment, or for each of a batch of any leading axes.
 
-        The signature is Stable-Baselines3's, so that its tools work; the other arguments change nothing.
+        Of images it takes the stacks that `FrameStack` makes of them. The signature is Stable-Baselines3's, so that its
+        tools work; the other arguments change nothing.
         """
-        if self._stack_shape is not None:
-            stacks, is_batch = _as_batch(self._stack_shape, np.asarray(obs, np.uint8))
-            actions = np.asarray(noise_free_actions(self._loop.policy(), stacks))
-            return (actions if is_batch else actions[0]), None
-        source = self._loop.source
-        flat, is_batch = _flatten(source.own_observation_space or source.observation_space, obs)
-        actions = np.asarray(noise_free_actions(self._loop.policy(), flat))
-        actions = environment_actions(source.action_space, actions)
-        return (actions if is_batch else actions[0]), None
+        rows, batch = agent_observations(self._loop.source, obs)
+        chosen = np.asarray(noise_free_actions(self._loop.policy(), rows))
+        actions = environment_actions(self._loop.source.action_space, chosen)
+        return (actions.reshape(*batch, *actions.shape[1:]) if batch else actions[0]), None
 
     def evaluate(self, episodes: int = 20, seed: int = 0) -> Evaluation:
         """Runs noise-free episodes on environments of their own."""
@@ -250,21 +245,3 @@ def load(path: str | Path, env: EnvLike | None = None) -> Agent:
         agent._adopt(config, config.env if env is None else env)
     load_loop(agent._loop, directory.checkpoint)
     return agent
-
-
-def _flatten(space: gym.Space, obs: Any) -> tuple[np.ndarray, bool]:
-    """Observations of an environment as the vectors that networks take, and whether they were a batch."""
-    if isinstance(space, gym.spaces.Box):
-        batch, is_batch = _as_batch(space.shape, np.asarray(obs, space.dtype))
-        return batch.reshape(len(batch), -1), is_batch
-    is_batch = isinstance(obs, np.ndarray | list) and not space.contains(obs)
-    rows = obs if is_batch else [obs]
-    return np.stack([np.asarray(gym.spaces.flatten(space, row)) for row in rows]), is_batch
-
-
-def _as_batch(shape: tuple[int, ...], array: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Observations with a leading axis, and whether they had it."""
-    is_batch = array.shape != shape
-    if is_batch and array.shape[1:] != shape:
-        raise UsageError(f"observation of shape {array.shape}: expected {shape}, or a batch of that")
-    return array.reshape(-1, *shape), is_batch

@@ -16,11 +16,13 @@ from paramnoise.envs.base import (
     register_family,
 )
 from paramnoise.envs.factory import env_factory, env_source, known_kwargs
+from paramnoise.envs.observations import agent_observations
 
 __all__ = [
     "AgentPreset",
     "EnvLike",
     "Preset",
+    "agent_observations",
     "atari",
     "chain",
     "classic",

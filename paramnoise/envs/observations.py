@@ -1,13 +1,15 @@
 """Observations as agents see them: vectors, or images; what can become neither is refused with one line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from paramnoise.envs.base import env_name
 from paramnoise.envs.checks import parts_of
-from paramnoise.validation import UsageError, one_line
+from paramnoise.loops.environments import EnvSource
+from paramnoise.validation import UsageError, brief, one_line
 
 _FLAT = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
 """Spaces whose every observation is a vector of one length."""
@@ -43,6 +45,66 @@ def with_vector_observations(env: gym.Env) -> gym.Env:
             )
     is_vector = isinstance(space, gym.spaces.Box) and len(space.shape) == 1
     return env if is_vector else gym.wrappers.FlattenObservation(env)
+
+
+def agent_observations(source: EnvSource, obs: Any) -> tuple[np.ndarray, tuple[int, ...]]:
+    """What an environment returns, as the rows that a policy takes, and the shape of the batch: () for one.
+
+    Args:
+        source: where the environment comes from.
+        obs: an observation of it, or a batch with any leading axes; of a Dict or Tuple also a list of observations. Of
+            images it is the stacks that `FrameStack` makes.
+    """
+    seen = source.observation_space
+    assert isinstance(seen, gym.spaces.Box)
+    if len(seen.shape) == 3:
+        array = np.asarray(obs)
+        if array.shape[-3:] != seen.shape or array.dtype != np.uint8:
+            raise UsageError(
+                f"observation of shape {array.shape} and dtype {array.dtype}: expected a uint8 stack of grey frames of "
+                f"shape {seen.shape}, or a batch of that (paramnoise.FrameStack makes one of each image)"
+            )
+        return array.reshape(-1, *seen.shape), array.shape[:-3]
+    vectors = flatten_batch(source.own_observation_space or seen, obs)
+    return vectors.reshape(-1, vectors.shape[-1]), vectors.shape[:-1]
+
+
+def flatten_batch(space: gym.Space, obs: Any) -> np.ndarray:
+    """Observations of any leading axes as vectors, [..., size]; as `gymnasium.spaces.flatten` for one.
+
+    Raises:
+        UsageError: if they do not fit the space.
+    """
+    if parts := parts_of(space):
+        if isinstance(obs, list | np.ndarray) and not space.contains(obs):
+            return np.stack([flatten_batch(space, row) for row in obs])
+        if not isinstance(obs, Mapping | tuple | list):
+            raise UsageError(f"observation {brief(obs)}: expected the parts {list(parts)}")
+        held = dict(obs) if isinstance(obs, Mapping) else dict(enumerate(obs))
+        if held.keys() != parts.keys():
+            raise UsageError(f"observation with the parts {list(held)}: expected {list(parts)}")
+        vectors = [flatten_batch(part, held[name]) for name, part in parts.items()]
+        if len({vector.shape[:-1] for vector in vectors}) > 1:
+            raise UsageError(f"observation whose parts are batches of {[vector.shape[:-1] for vector in vectors]}")
+        return np.concatenate(vectors, axis=-1)
+    shape = space.shape or ()
+    array = np.asarray(obs, space.dtype)
+    leading = array.shape[: array.ndim - len(shape)]
+    if array.shape[len(leading) :] != shape:
+        raise UsageError(f"observation of shape {array.shape}: expected {shape}, or a batch of that")
+    if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+        choices = [int(space.n)] if isinstance(space, gym.spaces.Discrete) else np.ravel(space.nvec).tolist()
+        return _one_hot((array - space.start).reshape(*leading, len(choices)), choices)
+    return array.reshape(*leading, -1)
+
+
+def _one_hot(numbers: np.ndarray, choices: Sequence[int]) -> np.ndarray:
+    """Numbers from 0, [..., parts], as a 1 for each among its part's choices, [..., all choices]."""
+    if ((numbers < 0) | (numbers >= choices)).any():
+        raise UsageError(f"observation outside of its space: numbers must be below {' '.join(map(str, choices))}")
+    part = np.repeat(np.arange(len(choices)), choices)
+    choice = np.concatenate([np.arange(n) for n in choices])
+    return (numbers[..., part] == choice).astype(numbers.dtype)
 
 
 def _leaves(space: gym.Space, where: str = "") -> Iterator[tuple[str, gym.Space]]:
