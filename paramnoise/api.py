@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from gymnasium.vector import VectorEnv
 
 from paramnoise.agents.base import find_agent
 from paramnoise.envs import EnvLike, agent_observations, env_name, environment_actions, known_kwargs
@@ -78,12 +79,15 @@ class Agent:
         """Makes an agent.
 
         Args:
-            env: a Gymnasium id or a name, an environment (it is copied), or a function that makes one.
+            env: a Gymnasium id or a name, an environment (it is copied) or a vector of them (it is not), or a function
+                that makes one.
             exploration: a strategy such as `ParameterNoise(delta=0.05)`, or its name; None: the algorithm's default.
             env_kwargs: keywords of an environment that is given by id.
             settings: fields of the agent's config, such as `learning_rate`, and of `RunSettings`, such as `seed`,
                 `num_envs` and `overlap`; they override the environment's preset.
         """
+        if isinstance(env, VectorEnv):
+            settings.setdefault("num_envs", env.num_envs)
         config = make_config(
             self.algorithm,
             env_name(env),
@@ -96,9 +100,9 @@ class Agent:
         self._adopt(config, env)
 
     def _adopt(self, config: RunConfig, env: EnvLike) -> None:
-        self.config = config
         self._env_like = env
         self._loop = make_loop([config], env)
+        self.config = dataclasses.replace(config, num_envs=self._loop.source.num_envs or config.num_envs)
         spaces = self._loop.learner.spaces
         self._stack_shape = spaces.observation if spaces.shows_frames else None
 

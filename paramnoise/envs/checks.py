@@ -4,16 +4,18 @@ Nothing here runs at a step. What does not fit is refused with one line: what wa
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import VectorEnv, VectorWrapper
 
 from paramnoise.envs.base import env_name
 from paramnoise.validation import UsageError, brief, one_line
 
-_NORMALISERS = (gym.wrappers.NormalizeObservation, gym.wrappers.NormalizeReward)
+_OF_OBSERVATIONS = (gym.wrappers.NormalizeObservation, gym.wrappers.vector.NormalizeObservation)
+_OF_REWARDS = (gym.wrappers.NormalizeReward, gym.wrappers.vector.NormalizeReward)
 
 
 def check_environment(env: gym.Env) -> None:
@@ -25,8 +27,17 @@ def check_environment(env: gym.Env) -> None:
         UsageError: if a space is missing, if `reset` fails or does not return a pair, or if the observation does not
             fit its space.
     """
+    _check(env, ("observation_space", "action_space"))
+
+
+def check_vector(vector: VectorEnv) -> None:
+    """The same for a vector environment, whose observations are batches."""
+    _check(vector, ("observation_space", "single_observation_space", "single_action_space"))
+
+
+def _check(env: gym.Env | VectorEnv, spaces: Sequence[str]) -> None:
     name = env_name(env)
-    for which in ("observation_space", "action_space"):
+    for which in spaces:
         if not isinstance(space := getattr(env, which, None), gym.Space):
             raise UsageError(f"the {which} of {name} must be a Gymnasium space, not {brief(space)}")
     try:
@@ -73,11 +84,11 @@ def parts_of(space: gym.Space) -> dict[Any, gym.Space]:
     return dict(enumerate(space.spaces)) if isinstance(space, gym.spaces.Tuple) else {}
 
 
-def _warn_of_statistics(env: gym.Env) -> None:
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, _NORMALISERS) and env.update_running_mean:
+def _warn_of_statistics(env: Any) -> None:
+    while isinstance(env, gym.Wrapper | VectorWrapper):
+        if isinstance(env, (*_OF_OBSERVATIONS, *_OF_REWARDS)) and env.update_running_mean:
             remedy = "fixed factors do not have this problem (gymnasium's TransformReward)"
-            if isinstance(env, gym.wrappers.NormalizeObservation):
+            if isinstance(env, _OF_OBSERVATIONS):
                 remedy = "ddpg and es normalise observations inside the agent"
             warnings.warn(
                 f"{type(env).__name__} keeps statistics of its own: every environment, also of evaluation, gathers "

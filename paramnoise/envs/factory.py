@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.vector import VectorEnv
 
 from paramnoise.envs.actions import with_agent_actions
 from paramnoise.envs.base import EnvLike, env_id, env_name, family_of
 from paramnoise.envs.checks import check_environment
 from paramnoise.envs.observations import shows_images, with_vector_observations
+from paramnoise.envs.vectors import single_env, user_vector_source
 from paramnoise.loops.environments import EnvSource, MakeEnvs
 from paramnoise.loops.frames import GymFrames, GymStacks
 from paramnoise.loops.vector import make_vector
@@ -51,7 +53,12 @@ def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Env
     if family is not None and isinstance(env, str):
         return family.source(env, kwargs)
     make_unchanged = pixel_env_factory(env, kwargs)
-    probe = make_unchanged()
+    make: Any = env if callable(env) and not isinstance(env, gym.Env | VectorEnv) else None
+    given = env if make is None else make()
+    if isinstance(given, VectorEnv):
+        one = single_env(given)
+        return user_vector_source(given, make, None if one is None else env_source(one))
+    probe = make_unchanged() if make is None else _guarded(_checked_env(given, make))
     check_environment(probe)
     make_env = env_factory(env, kwargs)
     make_envs: MakeEnvs = functools.partial(make_vector, make_env)
@@ -104,10 +111,13 @@ def _copied(env: gym.Env) -> gym.Env:
         raise UsageError(f"{env_name(env)} cannot be copied ({reason}): pass a function that makes it") from None
 
 
-def _made_by(make: Callable[[], gym.Env]) -> gym.Env:
+def _made_by(make: Any) -> gym.Env:
     if not callable(make):
         raise UsageError(f"env must be an id, an environment or a function that makes one, not {brief(make)}")
-    made = make()
+    return _checked_env(make(), make)
+
+
+def _checked_env(made: Any, make: Callable[[], Any]) -> gym.Env:
     if not isinstance(made, gym.Env):
         raise UsageError(f"the function {env_name(make)} must make a Gymnasium environment, not {brief(made)}")
     return made

@@ -27,24 +27,34 @@ def with_vector_observations(env: gym.Env) -> gym.Env:
         UsageError: if it shows images, alone or in a part, or something that has no fixed length.
     """
     space = env.observation_space
+    vector_space(env_name(env), space)
+    return env if is_vector(space) else gym.wrappers.FlattenObservation(env)
+
+
+def is_vector(space: gym.Space) -> bool:
+    """Whether observations are vectors as they are."""
+    return isinstance(space, gym.spaces.Box) and len(space.shape) == 1
+
+
+def vector_space(name: str, space: gym.Space) -> gym.Space:
+    """The space of an environment's observations as vectors; raises as `with_vector_observations` does."""
     if shows_images(space):
         raise UsageError(
-            f"{env_name(env)} shows pixels ({space.shape}), which only dqn and es take: "
+            f"{name} shows pixels ({space.shape}), which only dqn and es take: "
             "wrap it so that it shows features (a RAM version of an Atari game works)"
         )
     for where, part in _leaves(space):
         if shows_images(part):
             raise UsageError(
-                f"{env_name(env)} shows an image among other things ({where}{one_line(part)}), which no agent takes: "
+                f"{name} shows an image among other things ({where}{one_line(part)}), which no agent takes: "
                 "wrap it so that it shows the image alone, or features alone (gymnasium's FilterObservation)"
             )
         if not isinstance(part, _FLAT):
             raise UsageError(
-                f"{env_name(env)} shows {where}{one_line(part)}, which is no vector of fixed length: wrap it so that "
+                f"{name} shows {where}{one_line(part)}, which is no vector of fixed length: wrap it so that "
                 "it shows Box, Discrete, MultiDiscrete or MultiBinary, or a Dict or Tuple of these"
             )
-    is_vector = isinstance(space, gym.spaces.Box) and len(space.shape) == 1
-    return env if is_vector else gym.wrappers.FlattenObservation(env)
+    return space if is_vector(space) else gym.spaces.flatten_space(space)
 
 
 def agent_observations(source: EnvSource, obs: Any) -> tuple[np.ndarray, tuple[int, ...]]:

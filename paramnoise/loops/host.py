@@ -156,8 +156,8 @@ class HostLoop:
 
     def restore(self, state: Any, own: dict[str, np.ndarray], member: int = 0) -> None:
         """Goes back to a snapshot; the environments replay their current episodes."""
-        self.collector.restore(member, state, own)
         self.collector.progress.restore(member, own)
+        self.collector.restore(member, state, own)
 
     def close(self) -> None:
         """Closes all environments."""
