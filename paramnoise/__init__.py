@@ -17,6 +17,7 @@ from paramnoise.explorations import (
 )
 from paramnoise.explorations.base import register_exploration
 from paramnoise.figures.base import register_figure
+from paramnoise.loops.frames import FrameStack
 from paramnoise.networks.own import register_network, register_optimizer
 from paramnoise.plugins import load_known_plugins
 from paramnoise.validation import UsageError
@@ -36,6 +37,7 @@ __all__ = [
     "EpsilonGreedy",
     "Evaluation",
     "Exploration",
+    "FrameStack",
     "Gaussian",
     "Learner",
     "NoNoise",

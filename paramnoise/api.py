@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import gymnasium as gym
 import jax
 import numpy as np
+from gymnasium.vector import VectorEnv
 from jax import Array
 
 from paramnoise import keywords, noise
 from paramnoise.agents.base import find_agent
 from paramnoise.callbacks import CallbackLike, Followers
-from paramnoise.envs import EnvLike, env_factory, env_name, environment_actions, known_kwargs, unflattened_space
+from paramnoise.envs import EnvLike, agent_observations, env_name, environment_actions, known_kwargs
 from paramnoise.explorations import Exploration
 from paramnoise.loops.evaluation import EVALUATION_STREAM
 from paramnoise.loops.vector import episode_seed
@@ -85,12 +85,15 @@ class Agent:
         """Makes an agent.
 
         Args:
-            env: a Gymnasium id or a name, an environment (it is copied), or a function that makes one.
+            env: a Gymnasium id or a name, an environment (it is copied) or a vector of them (it is not), or a function
+                that makes one.
             exploration: a strategy such as `ParameterNoise(delta=0.05)`, or its name; None: the algorithm's default.
             env_kwargs: keywords of an environment that is given by id.
             settings: fields of the agent's config, such as `learning_rate`, and of `RunSettings`, such as `seed`,
                 `num_envs` and `overlap`; they override the environment's preset.
         """
+        if isinstance(env, VectorEnv):
+            settings.setdefault("num_envs", env.num_envs)
         config = make_config(
             self.algorithm,
             env_name(env),
@@ -104,18 +107,16 @@ class Agent:
 
     def _adopt(self, config: RunConfig, env: EnvLike) -> None:
         set_up_process(config, env)
-        self.config = config
         self.history: list[dict[str, float]] = []
         """The rows of progress of `learn`, as a run directory's progress.csv has them."""
         self._holds_experience = True
         self._env_like = env
         self._loop = make_loop([config], env)
-        env_kwargs = config.env_kwargs if isinstance(env, str) else None
+        self.config = dataclasses.replace(config, num_envs=self._loop.source.num_envs or config.num_envs)
         spaces = self._loop.learner.spaces
         self._stack_shape = spaces.observation if spaces.shows_frames else None
         if config.exploration.kind == "parameter":
             warn_without_layer_norm(getattr(config.agent, "network", None), self._loop.policy())
-        self._env = env_factory(env, env_kwargs)() if self._stack_shape is None else None
 
     @property
     def step(self) -> int:
@@ -235,18 +236,15 @@ class Agent:
     def predict(
         self, obs: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[np.ndarray, None]:
-        """The noise-free action for an observation, or for each of a batch; for pixels, of uint8 stacks of grey frames.
+        """The noise-free action for an observation of the environment, or for each of a batch of any leading axes.
 
-        The signature is Stable-Baselines3's, so that its tools work; the other arguments change nothing.
+        Of images it takes the stacks that `FrameStack` makes of them. The signature is Stable-Baselines3's, so that its
+        tools work; the other arguments change nothing.
         """
-        if self._stack_shape is not None:
-            stacks, is_batch = _as_batch(self._stack_shape, np.asarray(obs, np.uint8))
-            actions = np.asarray(noise_free_actions(self._loop.policy(), stacks))
-            return (actions if is_batch else actions[0]), None
-        assert self._env is not None
-        flat, is_batch = _flatten(unflattened_space(self._env), obs)
-        actions = environment_actions(self._env, np.asarray(noise_free_actions(self._loop.policy(), flat)))
-        return (actions if is_batch else actions[0]), None
+        rows, batch = agent_observations(self._loop.source, obs)
+        chosen = np.asarray(noise_free_actions(self._loop.policy(), rows))
+        actions = environment_actions(self._loop.source.action_space, chosen)
+        return (actions.reshape(*batch, *actions.shape[1:]) if batch else actions[0]), None
 
     def evaluate(self, episodes: int = 20, seed: int = 0) -> Evaluation:
         """Runs noise-free episodes on environments of their own."""
@@ -425,21 +423,3 @@ class _Learning:
 
     def should_stop(self) -> bool:
         return self._followers.wants_to_stop
-
-
-def _flatten(space: gym.Space, obs: Any) -> tuple[np.ndarray, bool]:
-    """Observations of an environment as the vectors that networks take, and whether they were a batch."""
-    if isinstance(space, gym.spaces.Box):
-        batch, is_batch = _as_batch(space.shape, np.asarray(obs, space.dtype))
-        return batch.reshape(len(batch), -1), is_batch
-    is_batch = isinstance(obs, np.ndarray | list) and not space.contains(obs)
-    rows = obs if is_batch else [obs]
-    return np.stack([np.asarray(gym.spaces.flatten(space, row)) for row in rows]), is_batch
-
-
-def _as_batch(shape: tuple[int, ...], array: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Observations with a leading axis, and whether they had it."""
-    is_batch = array.shape != shape
-    if is_batch and array.shape[1:] != shape:
-        raise UsageError(f"observation of shape {array.shape}: expected {shape}, or a batch of that")
-    return array.reshape(-1, *shape), is_batch

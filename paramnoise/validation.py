@@ -46,6 +46,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"{f'did you mean {near[0]}? ' if near else ''}choose from {', '.join(names)}"
 
 
+def brief(value: Any) -> str:
+    """A value of any type, in a few words."""
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    shown = one_line(repr(value))
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return "None" if value is None else f"{shown} of type {type(value).__name__}"
+
+
+def one_line(text: Any) -> str:
+    """Anything's text without its line breaks."""
+    return " ".join(str(text).split())
+
+
 def check_types(cls: type, settings: Mapping[str, Any], what: str) -> None:
     """Raises UsageError if a setting is not a field of the dataclass, or its value is of another type."""
     hints = {name: hint for name, hint in typing.get_type_hints(cls).items() if not _is_constant(hint)}

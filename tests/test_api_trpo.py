@@ -1,3 +1,4 @@
+import gymnasium as gym
 import jax
 import numpy as np
 import pytest
@@ -43,6 +44,52 @@ def test_a_discrete_policy_learns_a_few_batches_of_cart_pole(exploration):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(agent._loop.state().learner))
     action, _ = agent.predict(np.zeros(4, np.float32))
     assert action in (0, 1)
+
+
+class Locks(gym.Env):
+    """Shows which of two locks is there; each part of the action opens it in part, and all of it is worth 4 a step."""
+
+    observation_space = gym.spaces.Discrete(2)
+
+    def __init__(self, action_space, keys):
+        self.action_space, self.keys = action_space, keys
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.lock, self.time = int(self.np_random.integers(2)), 0
+        return self.lock, {}
+
+    def step(self, action):
+        assert action.shape == (2, 2)
+        assert action in self.action_space
+        reward = float((action == self.keys[self.lock]).sum())
+        self.time += 1
+        self.lock = int(self.np_random.integers(2))
+        return self.lock, reward, False, self.time == 10, {}
+
+
+KEYS = np.array([[[2, 0], [1, 3]], [[0, 1], [1, 0]]])
+
+
+def multi_discrete():
+    return Locks(gym.spaces.MultiDiscrete([[3, 2], [2, 4]]), KEYS)
+
+
+def multi_binary():
+    return Locks(gym.spaces.MultiBinary((2, 2)), KEYS % 2)
+
+
+@pytest.mark.parametrize("make", [multi_discrete, multi_binary])
+def test_an_action_with_several_parts_is_learned_saved_and_predicted_in_its_own_shape(make, tmp_path):
+    agent = tiny(make, delta_kl=0.05, gamma=0.0, batch_size=100).learn(2_400, **QUIET)
+    assert agent.evaluate(episodes=4).returns == (40.0,) * 4  # the right choice of every part at every step
+    agent.save(tmp_path)
+    loaded = pn.load(tmp_path, make)
+    actions, _ = loaded.predict(np.array([0, 1, 1]))
+    assert actions.dtype == make().action_space.dtype
+    np.testing.assert_array_equal(actions, make().keys[[0, 1, 1]])
+    for one, other in zip(arrays(agent.learn(150, **QUIET)), arrays(loaded.learn(150, **QUIET)), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(

@@ -6,19 +6,21 @@ with what the agent needs. A learner knows no exploration by name.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import gymnasium as gym
+import numpy as np
 from jax import Array
 
 from paramnoise.explorations.base import Exploration, definition, explorations_for, find_exploration
 from paramnoise.networks.policies import Policy
-from paramnoise.validation import UsageError, lookup
+from paramnoise.validation import UsageError, lookup, one_line
 
 ExperienceKind = Literal["replay", "rollout", "returns"]
 """What a learner learns from: replayed transitions, a batch of its own steps, or one number per perturbed policy."""
-Actions = Literal["discrete", "continuous"]
+Actions = Literal["discrete", "multi-discrete", "continuous"]
 Observations = Literal["vectors", "frames"]
 
 
@@ -28,8 +30,20 @@ class Spaces(NamedTuple):
     observation: tuple[int, ...]
     """The shape: (size,) of a vector, or (frames, height, width) of a uint8 stack of grey frames."""
     actions: int
-    """The number of discrete actions, or the dimensions of continuous ones in [-1, 1]."""
+    """The number of discrete actions, or the dimensions of continuous ones in [-1, 1].
+
+    Of actions with several discrete parts, the choices of all parts together.
+    """
     is_discrete: bool
+    parts: tuple[int, ...] = ()
+    """The choices of each part, if a discrete action has several; each part is then a number from 0."""
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """The shape of an action: () of a number, (parts,) of several, (dimensions,) of a continuous one."""
+        if self.parts:
+            return (len(self.parts),)
+        return () if self.is_discrete else (self.actions,)
 
     @property
     def shows_frames(self) -> bool:
@@ -127,21 +141,27 @@ class AgentEntry:
         """Makes the learner for an environment, or raises UsageError if it does not fit."""
         assert isinstance(observation_space, gym.spaces.Box)
         shape = observation_space.shape
-        is_discrete = isinstance(action_space, gym.spaces.Discrete)
         if len(shape) == 3 and "frames" not in self.observations:
             able = [entry.name for entry in AGENTS.values() if "frames" in entry.observations]
             raise UsageError(f"{env} shows pixels, which {self.name} does not take: only {' and '.join(able)} do")
-        return self.make(config, Spaces(shape, self._action_size(env, action_space), is_discrete))
+        return self.make(config, Spaces(shape, *self._actions(env, action_space)))
 
-    def _action_size(self, env: str, space: gym.Space) -> int:
-        wants = " or ".join(self.actions)
-        if isinstance(space, gym.spaces.Discrete) and "discrete" in self.actions:
-            if space.start != 0:
-                raise UsageError(f"{self.name} needs actions from 0, but those of {env} are {space}: wrap it")
-            return int(space.n)
-        if isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and "continuous" in self.actions:
-            return space.shape[0]
-        raise UsageError(f"{self.name} needs {wants} actions, but the action space of {env} is {space}")
+    def _actions(self, env: str, space: gym.Space) -> tuple[int, bool, tuple[int, ...]]:
+        """What `Spaces` says of actions."""
+        if isinstance(space, gym.spaces.Box) and "continuous" in self.actions:
+            return math.prod(space.shape), False, ()
+        is_several = isinstance(space, gym.spaces.MultiDiscrete | gym.spaces.MultiBinary)
+        kind = "multi-discrete" if is_several else "discrete"
+        if not (is_several or isinstance(space, gym.spaces.Discrete)) or kind not in self.actions:
+            wants = " or ".join(self.actions)
+            raise UsageError(f"{self.name} needs {wants} actions, but the action space of {env} is {one_line(space)}")
+        if np.any(getattr(space, "start", 0)):
+            raise UsageError(f"{self.name} needs actions from 0, but those of {env} are {one_line(space)}: wrap it")
+        if isinstance(space, gym.spaces.Discrete):
+            return int(space.n), True, ()
+        several = space.nvec if isinstance(space, gym.spaces.MultiDiscrete) else np.full(space.shape or (), 2)
+        parts = tuple(map(int, np.ravel(several)))
+        return sum(parts), True, parts
 
 
 AGENTS: dict[str, AgentEntry] = {}

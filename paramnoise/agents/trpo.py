@@ -22,7 +22,7 @@ from paramnoise.experience.rollout import Rollout
 from paramnoise.experience.segments import Block, Chunks, Layout, accumulate, beside, cut
 from paramnoise.networks import MLP
 from paramnoise.networks.own import NetworkSetting, find_network, make_network
-from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy, StochasticPolicy
+from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy, MultiCategoricalPolicy, StochasticPolicy
 from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient, fisher_product
 from paramnoise.validation import require
 
@@ -110,11 +110,11 @@ class Batch(NamedTuple):
     config=TRPOConfig,
     experience="rollout",
     policy=StochasticPolicy,
-    actions=("discrete", "continuous"),
+    actions=("discrete", "multi-discrete", "continuous"),
     default_exploration="parameter",
 )
 def make(config: TRPOConfig, spaces: Spaces) -> Learner:
-    """Builds TRPO for vector observations and discrete actions, or continuous ones in [-1, 1]."""
+    """Builds TRPO for vector observations and discrete actions of one or more parts, or continuous ones in [-1, 1]."""
     (observation_size,), action_size = spaces.observation, spaces.actions
 
     def init(key: Array) -> TRPOState:
@@ -122,12 +122,21 @@ def make(config: TRPOConfig, spaces: Spaces) -> Learner:
         network: Any = _xavier(MLP(sizes, key=key, layer_norm=config.layer_norm, activation=jnp.tanh), key)
         if config.network is not None:
             network = make_network(config.network, spaces.observation, action_size, key)
-        std = jnp.full(action_size, math.log(config.initial_std))
-        policy = CategoricalPolicy(network) if spaces.is_discrete else GaussianPolicy(network, std)
-        return TRPOState(policy, jnp.zeros(baseline.num_features(observation_size)), jnp.int32(0))
+        return TRPOState(
+            _policy(config, spaces, network), jnp.zeros(baseline.num_features(observation_size)), jnp.int32(0)
+        )
 
     step, cut_up = functools.partial(update, config), functools.partial(prepare, config)
     return Learner(config, spaces, init, step, lambda state: state.policy, prepare=cut_up)
+
+
+def _policy(config: TRPOConfig, spaces: Spaces, network: Any) -> StochasticPolicy:
+    """The distribution that suits the actions, with its parameters from a network."""
+    if spaces.parts:
+        return MultiCategoricalPolicy(network, spaces.parts)
+    if spaces.is_discrete:
+        return CategoricalPolicy(network)
+    return GaussianPolicy(network, jnp.full(spaces.actions, math.log(config.initial_std)))
 
 
 def prepare(config: TRPOConfig, rollout: Rollout, number: int) -> Batch:

@@ -4,6 +4,7 @@ One file per family; each registers its ids, its help lines and its presets wher
 """
 
 from paramnoise.envs import atari, chain, classic, continuous
+from paramnoise.envs.actions import environment_actions
 from paramnoise.envs.base import (
     AgentPreset,
     EnvLike,
@@ -15,13 +16,15 @@ from paramnoise.envs.base import (
     register_env,
     register_family,
 )
-from paramnoise.envs.factory import env_factory, env_source, environment_actions, known_kwargs, unflattened_space
+from paramnoise.envs.factory import env_factory, env_source, known_kwargs
+from paramnoise.envs.observations import agent_observations
 
 __all__ = [
     "AgentPreset",
     "EnvLike",
     "Preset",
     "ReturnBounds",
+    "agent_observations",
     "atari",
     "chain",
     "classic",
@@ -35,5 +38,4 @@ __all__ = [
     "preset",
     "register_env",
     "register_family",
-    "unflattened_space",
 ]

@@ -121,3 +121,49 @@ class RolloutBuffer:
         self._offsets = np.zeros((int(snapshot["capacity"]), self._offsets.shape[1]), np.float32)
         self._offsets[: self._num_segments] = snapshot["offsets"]
         self._segment, self._began = snapshot["current"].copy(), snapshot["began"].copy()
+
+
+class UnevenBuffer(RolloutBuffer):
+    """The same for environments that skip a step now and then: each keeps as many steps, the first of its own.
+
+    Those that skipped less wait for the others: what they do meanwhile is not kept. Nor is a part of a batch saved.
+    """
+
+    def __init__(self, obs: np.ndarray, action: np.ndarray, steps: int, num_parameters: int):
+        """Allocates room as `RolloutBuffer` does."""
+        super().__init__(obs, action, steps, num_parameters)
+        self._own = np.zeros(len(obs), np.int32)
+
+    @property
+    def filled(self) -> int:
+        """The most steps of an environment so far."""
+        return int(self._own.max())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the batch is complete."""
+        return int(self._own.min()) == self._steps
+
+    def begin_segments(self, begins: np.ndarray, starts: np.ndarray, offsets: np.ndarray) -> None:
+        """Begins a segment in some environments."""
+        super().begin_segments(begins, starts, offsets)
+        self._began[starts] = self._own[starts]
+
+    def add(self, **step: np.ndarray) -> None:
+        """Adds a step of the environments of the mask `where`, those that have enough apart."""
+        where = step.pop("where")
+        keeps = where & (self._own < self._steps)
+        which = np.flatnonzero(keeps)
+        place = (which, self._own[which])
+        for name, part in step.items():
+            self._rows[name][place] = part[which]
+        self._rows["time"][place] = (self._own - self._began)[which]
+        self._rows["segment"][place] = self._segment[which]
+        self._own[which] += 1
+        self._began[where & ~keeps] -= 1  # an episode's time passes in what is not kept too
+
+    def clear(self) -> None:
+        """Makes room for the next batch; the episodes go on."""
+        self._began -= self._own
+        self._own[:] = 0
+        self._num_segments = 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paramnoise.envs import env_factory
+from paramnoise.envs import env_source
 from paramnoise.envs.base import env_label
 from paramnoise.figures.curve_results import Point
 from paramnoise.figures.pieces import Reporter
@@ -111,6 +111,5 @@ def check_envs(runs: Iterable[CurveRun]) -> None:
     for config in {(each.config.env, each.config.algorithm): each.config for each in runs}.values():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Gymnasium warns of every version but the newest
-            env = env_factory(config.env, config.env_kwargs)()
-        config.made_by.build(config.agent, config.env, env.observation_space, env.action_space)
-        env.close()
+            source = env_source(config.env, config.env_kwargs)
+        config.made_by.build(config.agent, config.env, source.observation_space, source.action_space)

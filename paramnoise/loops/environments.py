@@ -28,6 +28,8 @@ class EnvStep(NamedTuple):
     """Where nothing before `obs` belongs to what it shows: as `starts`, but for a life lost in the midst of a game."""
     next_obs: np.ndarray | None
     """What the action led to; at an episode's end the final observation. Frames: None unless an episode was cut."""
+    skipped: np.ndarray | None = None
+    """Where an environment only started its next episode, whatever the action: no step to store. None: nowhere."""
 
 
 class Environments(abc.ABC):
@@ -40,6 +42,10 @@ class Environments(abc.ABC):
     observation_space: gym.Space
     """What an agent sees of one: a vector, or a stack of the newest frames, of which each step shows one."""
     action_space: gym.Space
+    skips: bool = False
+    """Whether a step may be skipped by some of them, to start their next episodes."""
+    replays: bool = True
+    """Whether `restore` brings back the episodes that were saved; else it starts new ones."""
 
     @abc.abstractmethod
     def restart(self, seeds: Sequence[int] | None = None) -> np.ndarray:
@@ -86,7 +92,13 @@ class EnvSource(NamedTuple):
     make_envs: MakeEnvs
     """Makes several that are stepped together."""
     observation_space: gym.Space
+    """What an agent sees."""
     action_space: gym.Space
+    """The environment's own, which messages show: agents choose vectors, continuous ones in [-1, 1]."""
+    own_observation_space: gym.Space | None = None
+    """What the environment itself shows, where an agent sees something else."""
+    num_envs: int | None = None
+    """How many train together, where that is not for the loop to choose."""
 
 
 class JaxStep(NamedTuple):

@@ -84,6 +84,10 @@ class Progress:
         self.ended[member] = parts["ended_returns"].tolist()
         self.episodes[member] = int(parts["episodes"])
 
+    def drop_running(self, member: int) -> None:
+        """Forgets the episodes that were running, in whose place others start."""
+        self._running[self._part(member)] = 0.0
+
     def _part(self, member: int) -> slice:
         return slice(member * self._num_envs, (member + 1) * self._num_envs)
 

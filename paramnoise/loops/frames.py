@@ -4,7 +4,6 @@ Environments hand out one frame a step. Who needs a stack of several keeps the e
 are to be forgotten.
 """
 
-import collections
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -72,6 +71,40 @@ class GreyFrames(gym.Wrapper):
         return grey(image), float(reward), terminated, truncated, info
 
 
+class FrameStack:
+    """The newest images of an environment as agents see them: grey, the newest last, black before an episode's first.
+
+    For who steps an environment that shows images and asks an agent's `predict` what to do. `num_envs` images together,
+    as vectors of environments return them, become as many stacks.
+    """
+
+    def __init__(self, num_envs: int | None = None):
+        """Begins with nothing; `num_envs` is None for one environment, whose images have no leading axis."""
+        self._num_envs = num_envs
+        self._stacks = np.zeros(0, np.uint8)
+
+    def __call__(self, image: np.ndarray, starts: Any = False) -> np.ndarray:
+        """Takes in an image, uint8 of (H, W), (H, W, 1) or (H, W, 3), or one of each environment.
+
+        Args:
+            image: what `reset` or `step` returned.
+            starts: whether, or where, an episode starts with it: after `reset`.
+
+        Returns:
+            The stack, uint8[STACK, H, W], or those of the environments.
+        """
+        images = np.asarray(image)[None] if self._num_envs is None else np.asarray(image)
+        if not _are_pixels(images.dtype, images.shape[1:]) or len(images) != (self._num_envs or 1):
+            many = "" if self._num_envs is None else f", {self._num_envs} of them"
+            raise UsageError(f"{_PIXELS}{many}, not {images.dtype} of shape {np.shape(image)}")
+        frames = np.stack([grey(each) for each in images])
+        if self._stacks.shape[2:] != frames.shape[1:]:
+            self._stacks = np.zeros((len(frames), STACK, *frames.shape[1:]), np.uint8)
+        self._stacks[np.broadcast_to(starts, len(frames))] = 0
+        self._stacks = np.concatenate([self._stacks[:, 1:], frames[:, None]], axis=1)
+        return self._stacks[0] if self._num_envs is None else self._stacks
+
+
 class GymStacks(GreyFrames):
     """An environment that shows images, as one that shows the newest frames, uint8[STACK, H, W], zeros before them."""
 
@@ -82,27 +115,24 @@ class GymStacks(GreyFrames):
         """Wraps an environment that shows images."""
         super().__init__(env)
         self.observation_space = stack_space(self.observation_space.shape or ())
-        self._frames: collections.deque[np.ndarray] = collections.deque(maxlen=STACK)
+        self._stack = FrameStack()
+        self._shown = np.zeros(0, np.uint8)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Starts an episode, with nothing before its first frame."""
         frame, info = super().reset(seed=seed, options=options)
-        self._frames.clear()
-        return self._stack(frame), info
+        self._shown = frame
+        return self._stack(frame, starts=True), info
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Steps the environment."""
         frame, reward, terminated, truncated, info = super().step(action)
+        self._shown = frame
         return self._stack(frame), reward, terminated, truncated, info
 
     def render(self) -> Any:
         """The newest frame, as a picture."""
-        return picture(self._frames[-1])
-
-    def _stack(self, frame: np.ndarray) -> np.ndarray:
-        self._frames.append(frame)
-        blank = np.zeros_like(frame)
-        return np.stack([blank] * (STACK - len(self._frames)) + list(self._frames))
+        return picture(self._shown)
 
 
 class Stacks:
@@ -147,9 +177,12 @@ def picture(frame: np.ndarray) -> np.ndarray:
 def check_pixels(env: gym.Env) -> None:
     """Raises UsageError unless an environment shows images that can be turned grey."""
     space = env.observation_space
-    shape = space.shape or ()
-    shows = isinstance(space, gym.spaces.Box) and space.dtype == np.uint8
-    if not (shows and (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3)))):
-        raise UsageError(
-            f"pixels must be uint8 of shape (height, width), (height, width, 1) or (height, width, 3), not {space}"
-        )
+    if not (isinstance(space, gym.spaces.Box) and _are_pixels(space.dtype, space.shape)):
+        raise UsageError(f"{_PIXELS}, not {space}")
+
+
+_PIXELS = "pixels must be uint8 of shape (height, width), (height, width, 1) or (height, width, 3)"
+
+
+def _are_pixels(dtype: Any, shape: tuple[int, ...]) -> bool:
+    return bool(dtype == np.uint8) and (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3)))

@@ -84,6 +84,7 @@ class HostLoop:
             save_replay: frames: whether snapshots hold replay.
         """
         self.learner, self.exploration, self.seeds = learner, exploration, tuple(seeds)
+        self.source = source
         self._log_every = log_every
         self._evaluator = Evaluator(source.make_envs, eval_max_steps)
         self._has_axis = learner.spaces.shows_frames
@@ -164,8 +165,8 @@ class HostLoop:
 
     def restore(self, state: Any, own: dict[str, np.ndarray], member: int = 0) -> None:
         """Goes back to a snapshot; the environments replay their current episodes."""
-        self.collector.restore(member, state, own)
         self.collector.progress.restore(member, own)
+        self.collector.restore(member, state, own)
 
     def restore_learned(self, state: Any, member: int = 0) -> None:
         """Knows what a state without experience has learned: enough to evaluate, not to train on."""

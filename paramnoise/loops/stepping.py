@@ -56,7 +56,7 @@ class Stepping:
             raise UsageError("only seeds that learn from frames train side by side")
         self._envs = source.make_envs(self.seeds, num_envs, trains=True)
         self._obs = self._envs.restart()
-        self._starts = np.ones(self._envs.num_envs, bool)
+        self._starts, self._turns = np.ones(self._envs.num_envs, bool), 0
         self._resets, self._any_start = self._starts.copy(), True
         self.progress = Progress(self.seeds, num_envs)
         self._stacks = Stacks((*self._shape, *learner.spaces.observation)) if self._shows_frames else None
@@ -82,7 +82,7 @@ class Stepping:
         """The feed of the experience that the learner asks for."""
         learner, exploration = self.learner, self.exploration
         if learner.experience == "rollout":
-            return RolloutFeed(learner, exploration, self._obs)
+            return RolloutFeed(learner, exploration, self._obs, skips=self._envs.skips)
         if not self._shows_frames:
             return ReplayFeed(learner, exploration, self._num_envs)
         keep_freed_memory()
@@ -102,7 +102,8 @@ class Stepping:
             after = with_terminal_limits(after)
         feed.add(shown if self._stacks is None else self._frames, self._resets, actions, after)
         before = progress.step
-        progress.step += self._num_envs
+        self._turns += 1
+        progress.step += self._num_envs if after.skipped is None else self._num_envs - int(after.skipped.sum())
         if not feed.is_beside and feed.is_due(before, progress.step):
             self._learning.take_in(progress.step)
         self._count(after)
@@ -153,8 +154,12 @@ class Stepping:
         self._learning.restore_behind(below("behind/", own))
         self._loaded_at = -1
         self.progress.step = int(state.step)
+        self._turns = self.progress.step // self._num_envs
         here = self._part(member)
         self._starts[here], self._resets[here] = own["starts"], own["resets"]
+        if not self._envs.replays:
+            self._starts[here] = self._resets[here] = True
+            self.progress.drop_running(member)
         self._any_start = bool(self._starts.any())
         if self._stacks is not None:
             self._stacks.array = self._stacks.array.at[member].set(own["stacks"])
@@ -197,7 +202,7 @@ class Stepping:
             self._starts, self._any_start = np.zeros_like(self._starts), False  # a new one: a program may still read it
         if self._actor is not None:
             self._load_actor(self._actor)
-            return self._actor.act(shown, step)
+            return self._actor.act(shown, self._turns * self._num_envs)
         actions, news = self._programs.act(learning.explored, learning.source, self._key, np.int32(step), shown)
         learning.explored = merge(learning.explored, news) if news else learning.explored
         actions = np.asarray(actions)

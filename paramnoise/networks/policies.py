@@ -6,6 +6,7 @@ A policy is a pytree; a perturbed policy is a policy of the same type. To explor
 """
 
 import abc
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from paramnoise.noise import kl_distance, rms_distance
@@ -180,6 +182,42 @@ class CategoricalPolicy(StochasticPolicy):
     def entropy(self, values: Array) -> Array:
         log_p = jax.nn.log_softmax(values)
         return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+
+
+NO_CHOICE = np.float32(-1e9)
+"""The logit of a choice that does not exist: its probability is 0, and unlike minus infinity it makes no NaN."""
+
+
+@functools.cache
+def choice_table(sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Where the logit of each choice of each part is among all logits, and which choices exist, [parts, most]."""
+    first, choice = np.cumsum((0, *sizes[:-1]))[:, None], np.arange(max(sizes))
+    exists = choice < np.array(sizes)[:, None]
+    return np.where(exists, first + choice, 0), exists
+
+
+class MultiCategoricalPolicy(CategoricalPolicy):
+    """Independent softmaxes, one for each part of an action: a network gives the logits of all, one after the other.
+
+    Its values are a table of logits, [parts, most choices], in which a part with fewer choices is padded with logits
+    whose probability is 0. So each part is a categorical, and what is asked of the action is the sum over its parts.
+    """
+
+    sizes: tuple[int, ...] = eqx.field(static=True)
+    """The choices of each part."""
+
+    def __call__(self, obs: Array) -> Array:  # [parts, most choices]
+        place, exists = choice_table(self.sizes)
+        return jnp.where(exists, self.network(obs)[place], NO_CHOICE)
+
+    def log_probability(self, values: Array, action: Array) -> Array:
+        return jnp.sum(super().log_probability(values, action), axis=-1)
+
+    def divergence(self, values: Array, others: Array) -> Array:
+        return jnp.sum(super().divergence(values, others), axis=-1)
+
+    def entropy(self, values: Array) -> Array:
+        return jnp.sum(super().entropy(values), axis=-1)
 
 
 Policy = GreedyPolicy | VotingPolicy | DeterministicPolicy | StochasticPolicy

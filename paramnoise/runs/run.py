@@ -60,13 +60,16 @@ def make_loop(configs: Sequence[RunConfig], env: EnvLike) -> HostLoop:
     """The loop of configs that differ in their seeds alone, for an environment, before its first step."""
     config = configs[0]
     source = env_source(env, config.env_kwargs if isinstance(env, str) else None)
+    num_envs = source.num_envs or config.num_envs
+    if config.num_envs not in (1, num_envs):
+        raise UsageError(f"num_envs is {config.num_envs}, but the vector environment {config.env} has {num_envs}")
     learner = config.made_by.build(config.agent, config.env, source.observation_space, source.action_space)
     return HostLoop(
         learner,
         config.exploration,
         source,
         seeds=[each.seed for each in configs],
-        num_envs=config.num_envs,
+        num_envs=num_envs,
         eval_max_steps=config.eval_max_steps,
         log_every=config.log_every,
         overlap=config.overlap,

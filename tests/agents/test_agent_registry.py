@@ -8,7 +8,7 @@ import pytest
 
 import paramnoise as pn
 from paramnoise import agents
-from paramnoise.agents import AGENTS, Learner, find_agent, register_agent
+from paramnoise.agents import AGENTS, Learner, Spaces, TRPOConfig, find_agent, register_agent
 from paramnoise.networks.policies import GreedyPolicy
 from paramnoise.validation import UsageError
 
@@ -68,7 +68,7 @@ def test_registration_tells_the_learner_its_experience():
     make = register_mine()
     learner = find_agent("mine").build(Config(size=7), "Task-v0", VECTOR, TWO)
     assert learner.experience == make(Config(), learner.spaces).experience == "rollout"
-    assert (learner.config.size, learner.spaces) == (7, ((3,), 2, True))
+    assert (learner.config.size, learner.spaces) == (7, Spaces((3,), 2, True))
 
 
 def test_a_name_that_another_agent_has_is_refused_and_a_definition_anew_is_not():
@@ -113,7 +113,9 @@ def test_the_explorations_that_an_agent_lists_fit_it(agent):
     [
         ("ddpg", VECTOR, TWO, "ddpg needs continuous actions, but the action space of Task-v0 is Discrete"),
         ("dqn", VECTOR, TORQUES, "dqn needs discrete actions, but the action space of Task-v0 is Box"),
-        ("trpo", VECTOR, gym.spaces.MultiBinary(2), "trpo needs discrete or continuous actions"),
+        ("es", VECTOR, gym.spaces.MultiBinary(2), "es needs discrete or continuous actions"),
+        ("trpo", VECTOR, gym.spaces.Text(2), "trpo needs discrete or multi-discrete or continuous actions"),
+        ("trpo", VECTOR, gym.spaces.MultiDiscrete([2, 3], start=[0, 1]), "trpo needs actions from 0"),
         ("dqn", VECTOR, gym.spaces.Discrete(3, start=1), "dqn needs actions from 0"),
         ("trpo", FRAMES, TWO, "Task-v0 shows pixels, which trpo does not take: only dqn and es do"),
     ],
@@ -122,3 +124,18 @@ def test_an_environment_that_does_not_fit_is_refused_with_the_reason(agent, obse
     entry = find_agent(agent)
     with pytest.raises(UsageError, match=message):
         entry.build(entry.config(), "Task-v0", observations, actions)
+
+
+@pytest.mark.parametrize(
+    ("space", "spaces", "shape"),
+    [
+        (TWO, Spaces((3,), 2, True), ()),
+        (gym.spaces.Box(-1.0, 1.0, (2, 3)), Spaces((3,), 6, False), (6,)),
+        (gym.spaces.MultiDiscrete([[2, 3], [4, 5]]), Spaces((3,), 14, True, (2, 3, 4, 5)), (4,)),
+        (gym.spaces.MultiBinary((3, 1)), Spaces((3,), 6, True, (2, 2, 2)), (3,)),
+    ],
+)
+def test_a_space_of_actions_becomes_the_sizes_that_an_agent_needs(space, spaces, shape):
+    learner = find_agent("trpo").build(TRPOConfig(), "Task-v0", VECTOR, space)
+    assert learner.spaces == spaces
+    assert learner.spaces.action_shape == shape

@@ -3,8 +3,9 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium import spaces
 
-from paramnoise.envs import env_factory, env_name, unflattened_space
+from paramnoise.envs import env_factory, env_name, env_source
 from paramnoise.validation import UsageError
 
 
@@ -113,6 +114,30 @@ def test_pixels_are_refused():
     assert "pixels" in complaint(Pixels)
 
 
+def showing(space: gym.Space) -> gym.Env:
+    env = Grid()
+    env.observation_space = space
+    return env
+
+
+@pytest.mark.parametrize(
+    ("space", "named"),
+    [
+        (
+            spaces.Dict({"speed": spaces.Discrete(2), "camera": Pixels.observation_space}),
+            "['camera']: Box(0, 255, (8, 8, 3)",
+        ),
+        (spaces.Tuple((spaces.Dict({"eye": Pixels.observation_space}),)), "[0]['eye']: Box"),
+        (spaces.Sequence(spaces.Discrete(3)), "Sequence(Discrete(3), stack=False), which is no vector of fixed length"),
+        (spaces.Dict({"words": spaces.Text(5)}), "['words']: Text(1, 5"),
+        (spaces.Graph(spaces.Discrete(2), None), "Graph("),
+        (spaces.OneOf((spaces.Discrete(2), spaces.MultiBinary(3))), "OneOf("),
+    ],
+)
+def test_what_cannot_become_a_vector_is_refused_with_its_place_and_its_space(space, named):
+    assert named in complaint(showing(space))
+
+
 def test_an_environment_is_named_by_its_id_its_class_or_its_function():
     assert env_name("CartPole-v1") == "CartPole-v1"
     assert env_name(gym.make("CartPole-v1")) == "CartPole-v1"
@@ -130,4 +155,4 @@ def test_an_environment_is_named_by_its_id_its_class_or_its_function():
     ],
 )
 def test_the_space_before_flattening_is_the_one_that_the_user_s_environment_has(env, space):
-    assert unflattened_space(env_factory(env)()) == space
+    assert env_source(env).own_observation_space == space

@@ -19,7 +19,13 @@ from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
 from paramnoise.networks import MLP
 from paramnoise.networks import normaliser as normalisers
-from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy, GreedyPolicy, noise_free_actions
+from paramnoise.networks.policies import (
+    CategoricalPolicy,
+    GaussianPolicy,
+    GreedyPolicy,
+    MultiCategoricalPolicy,
+    noise_free_actions,
+)
 from paramnoise.noise import displace, perturb_each
 
 OBS = np.random.default_rng(0).normal(1.0, 3.0, (3, 4)).astype(np.float32)
@@ -46,6 +52,11 @@ def categorical():
     return CategoricalPolicy(MLP((4, 8, 3), key=jax.random.key(0), layer_norm=False, activation=jnp.tanh))
 
 
+def several():
+    network = MLP((4, 8, 6), key=jax.random.key(0), layer_norm=False, activation=jnp.tanh)
+    return MultiCategoricalPolicy(network, (3, 1, 2))
+
+
 def host(exploration, acting, explored=(), num_envs=3, seed=3):
     actor = HostActor(exploration, seed, num_envs)
     actor.load(*jax.tree.map(np.asarray, (acting, explored)))
@@ -68,7 +79,12 @@ class KnownNoise:
         patch.setattr(jax.random, "categorical", choose)
 
 
-POLICIES = {"deterministic": deterministic(), "gaussian": gaussian(), "categorical": categorical()}
+POLICIES = {
+    "deterministic": deterministic(),
+    "gaussian": gaussian(),
+    "categorical": categorical(),
+    "several": several(),
+}
 OURS = [cls for classes in base._REGISTERED.values() for cls in classes if cls.__module__.startswith("paramnoise.")]
 TWINS = [cls for cls in OURS if base.has_twin(cls())]
 CASES = [(cls, name) for cls in TWINS for name, policy in POLICIES.items() if isinstance(policy, cls.policies)]
@@ -198,7 +214,7 @@ def test_what_needs_more_than_the_policy_and_the_step_stays_compiled():
     for other in (pn.OrnsteinUhlenbeck(), pn.ParameterNoise(epsilon=0.1), pn.ParameterNoise(max_age=5)):
         assert not HostActor.fits(other, acting)
     assert not HostActor.fits(pn.NoNoise(), GreedyPolicy(jnp.tanh))
-    for stochastic in (gaussian(), categorical()):
+    for stochastic in (gaussian(), categorical(), several()):
         for fits in (pn.NoNoise(), pn.OnPolicyParameterNoise()):
             assert HostActor.fits(fits, stochastic)
 

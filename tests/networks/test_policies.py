@@ -11,6 +11,7 @@ from paramnoise.networks.policies import (
     DeterministicPolicy,
     GaussianPolicy,
     GreedyPolicy,
+    MultiCategoricalPolicy,
     VotingPolicy,
     noise_free_actions,
 )
@@ -150,3 +151,53 @@ def test_stochastic_policies_are_compared_by_the_kl_of_the_perturbed_one_to_the_
     clean, perturbed = jnp.array([[0.0, 1.0, 2.0]]), jnp.array([[3.0, 0.0, 0.0]])
     assert CATEGORICAL.distance(clean, perturbed) == CATEGORICAL.divergence(perturbed, clean)[0]
     assert CATEGORICAL.distance(clean, perturbed) != CATEGORICAL.distance(perturbed, clean)
+
+
+SEVERAL = MultiCategoricalPolicy(eqx.nn.Identity(), (3, 2))
+"""A part of three choices and one of two; the logits are the observation."""
+LOGITS = np.log(np.array([[0.2, 0.3, 0.5, 0.9, 0.1], [0.6, 0.3, 0.1, 0.25, 0.75]], np.float32)) + 1.0
+TABLES = jax.vmap(SEVERAL)(jnp.asarray(LOGITS))  # [2 rows, 2 parts, 3 choices]
+
+
+def test_the_probability_of_an_action_with_parts_is_the_product_over_its_parts():
+    actions = jnp.array([[2, 1], [0, 0]])
+    expected = np.log([0.5 * 0.1, 0.6 * 0.25])
+    np.testing.assert_allclose(SEVERAL.log_probability(TABLES, actions), expected, rtol=1e-5)
+
+
+def test_entropy_and_divergence_of_an_action_with_parts_are_sums_over_its_parts():
+    (p, r), (q, s) = ((0.2, 0.3, 0.5), (0.9, 0.1)), ((0.6, 0.3, 0.1), (0.25, 0.75))
+    np.testing.assert_allclose(
+        SEVERAL.entropy(TABLES), [stats.entropy(p) + stats.entropy(r), stats.entropy(q) + stats.entropy(s)], rtol=1e-5
+    )
+    divergence = stats.entropy(p, q) + stats.entropy(r, s)
+    np.testing.assert_allclose(SEVERAL.divergence(TABLES[:1], TABLES[1:]), [divergence], rtol=1e-5)
+
+
+def test_the_noise_free_action_with_parts_is_the_likeliest_choice_of_each():
+    np.testing.assert_array_equal(noise_free_actions(SEVERAL, jnp.asarray(LOGITS)), [[2, 0], [0, 1]])
+
+
+def test_draws_of_an_action_with_parts_are_independent_and_never_a_choice_that_does_not_exist():
+    draws = np.asarray(SEVERAL.random(KEY, jnp.broadcast_to(TABLES[0], (20_000, 2, 3))))
+    counts = np.bincount(2 * draws[:, 0] + draws[:, 1], minlength=6)
+    assert draws[:, 1].max() == 1
+    assert stats.chisquare(counts, 20_000 * np.outer([0.2, 0.3, 0.5], [0.9, 0.1]).ravel()).pvalue > 0.001
+
+
+def test_choices_that_do_not_exist_get_no_gradient_and_make_no_nan():
+    def objective(logits):
+        table = SEVERAL(logits)
+        return SEVERAL.log_probability(table, jnp.array([1, 0])) + SEVERAL.entropy(table)
+
+    logits = jnp.asarray(LOGITS[0])
+    gradient, step = jax.grad(objective)(logits), 1e-2
+    numerical = [(objective(logits + step * e) - objective(logits - step * e)) / (2 * step) for e in np.eye(5)]
+    np.testing.assert_allclose(gradient, numerical, atol=2e-3)
+
+
+def test_parts_of_two_choices_are_bernoullis():
+    policy, chances = MultiCategoricalPolicy(eqx.nn.Identity(), (2, 2, 2)), np.array([0.1, 0.5, 0.8])
+    table = policy(jnp.asarray(np.log(np.stack([1 - chances, chances], axis=1)).ravel(), jnp.float32))
+    expected = stats.bernoulli(chances).logpmf([1, 0, 1]).sum()
+    assert policy.log_probability(table, jnp.array([1, 0, 1])) == pytest.approx(expected, rel=1e-5)

@@ -15,7 +15,15 @@ from paramnoise.keys import ACT
 from paramnoise.loops.fast.numpy_networks import ACTIVATIONS, HostMLP, HostNormaliser
 from paramnoise.networks.heads import Actor, NormalisedActor
 from paramnoise.networks.mlp import MLP
-from paramnoise.networks.policies import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, Policy
+from paramnoise.networks.policies import (
+    NO_CHOICE,
+    CategoricalPolicy,
+    DeterministicPolicy,
+    GaussianPolicy,
+    MultiCategoricalPolicy,
+    Policy,
+    choice_table,
+)
 
 BLOCK = 1_000
 """Vector steps whose noise is drawn together, unless a batch decides it."""
@@ -153,7 +161,24 @@ class HostCategorical:
         return np.argmax(values + noise.gumbel(values.shape), axis=-1).astype(np.int32)
 
 
-_STOCHASTIC: dict[type, Any] = {GaussianPolicy: HostGaussian, CategoricalPolicy: HostCategorical}
+class HostMultiCategorical(HostCategorical):
+    """`MultiCategoricalPolicy` of an MLP; its values are tables of logits."""
+
+    def __init__(self, policy: MultiCategoricalPolicy):
+        """Takes the arrays as they are."""
+        super().__init__(policy)
+        self._place, self._exists = choice_table(policy.sizes)
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        """The logits, [num_envs, parts, most choices]."""
+        return np.where(self._exists, super().__call__(obs)[:, self._place], NO_CHOICE)
+
+
+_STOCHASTIC: dict[type, Any] = {
+    GaussianPolicy: HostGaussian,
+    CategoricalPolicy: HostCategorical,
+    MultiCategoricalPolicy: HostMultiCategorical,
+}
 
 
 def _twin_type(policy: Any) -> Any:

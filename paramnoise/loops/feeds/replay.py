@@ -35,6 +35,8 @@ class ReplayFeed:
         self._learner, self._exploration, self._num_envs = learner, exploration, num_envs
         self._capacity = min(max(learner.config.train_every // num_envs, 1), MOST_PENDING)
         self._pending: list[Transition] = []
+        self._loose: Transition | None = None  # less than a batch, of environments that skip steps
+        self._before = 0
         self._trains = False
         self.experience: Any = ()
         agent = (learner, exploration)
@@ -52,10 +54,29 @@ class ReplayFeed:
     def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:
         """Takes in a step."""
         happened: Any = (obs, actions, after.reward, after.next_obs, after.terminated)  # NumPy, as jit takes it
-        self._pending.append(Transition(*happened))
+        if after.skipped is None:
+            self._pending.append(Transition(*happened))
+        else:
+            self._add_loose(Transition(*(part[~after.skipped] for part in happened)))
+
+    def _add_loose(self, rows: Transition) -> None:
+        """Takes in the transitions of some environments, which wait until they are as many as a batch has."""
+        if self._loose is not None:
+            rows = jax.tree.map(lambda *parts: np.concatenate(parts), self._loose, rows)
+        if len(rows.reward) >= self._num_envs:
+            self._pending.append(jax.tree.map(lambda part: part[: self._num_envs], rows))
+            rows = jax.tree.map(lambda part: part[self._num_envs :], rows)
+        self._loose = rows
+
+    @property
+    def _num_loose(self) -> int:
+        return 0 if self._loose is None else len(self._loose.reward)
 
     def is_due(self, before: int, after: int) -> bool:
         """Whether train steps or adaptations fall between these counts, or no more steps can wait."""
+        if self._loose is not None:  # what waits for a whole batch is not learned from yet
+            before, after = self._before, after - self._num_loose
+            self._before = after
         config, due = self._learner.config, steps.adaptations_by
         self._trains = steps.updates_by(config, after) > steps.updates_by(config, before)
         adapts = due(self._exploration, after) > due(self._exploration, before)
@@ -70,7 +91,8 @@ class ReplayFeed:
         batches = padded[0] if self._capacity == 1 else jax.tree.map(lambda *rows: np.stack(rows), *padded)
         self._pending = []
         trains, self._trains = self._trains, False
-        return Taken(None, (batches, np.int32(count)), step - count * self._num_envs, trains)
+        first = step - self._num_loose - count * self._num_envs
+        return Taken(None, (batches, np.int32(count)), first, trains)
 
     def finish(self) -> None:
         """Nothing."""
@@ -81,7 +103,7 @@ class ReplayFeed:
 
     def restore(self, member: int, parts: dict[str, np.ndarray], step: int) -> None:
         """Forgets what waits."""
-        self._pending = []
+        self._pending, self._loose, self._before = [], None, step
 
 
 def learn(

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from paramnoise.agents.base import Learner
-from paramnoise.experience.rollout import RolloutBuffer
+from paramnoise.experience.rollout import RolloutBuffer, UnevenBuffer
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ADAPT
 from paramnoise.loops import step as steps
@@ -31,8 +31,15 @@ class RolloutFeed:
     waits = True
     remedy = "a smaller delta_kl may help"
 
-    def __init__(self, learner: Learner, exploration: Exploration, obs: np.ndarray):
-        """Makes room for a batch; `obs` is what the environments show, of which only shape and dtype matter."""
+    def __init__(self, learner: Learner, exploration: Exploration, obs: np.ndarray, *, skips: bool = False):
+        """Makes room for a batch.
+
+        Args:
+            learner: the agent.
+            exploration: its exploration.
+            obs: what the environments show, of which only shape and dtype matter.
+            skips: whether an environment may skip a step.
+        """
         size, num_envs = learner.config.batch_size, len(obs)
         require(size >= num_envs, "batch_size", size, f"at least num_envs ({num_envs})")
         self._learner, self._exploration = learner, exploration
@@ -41,10 +48,10 @@ class RolloutFeed:
         self._batch_size = steps_each * num_envs
         policy = jax.eval_shape(lambda key: learner.policy(learner.init(key)), jax.random.PRNGKey(0))
         parameters = sum(leaf.size for leaf in jax.tree.leaves(policy))
-        action = np.zeros(num_envs, np.int32)
-        if not learner.spaces.is_discrete:
-            action = np.zeros((num_envs, learner.spaces.actions), np.float32)
-        self._buffer = RolloutBuffer(obs, action, steps_each, parameters)
+        dtype = np.int32 if learner.spaces.is_discrete else np.float32
+        action = np.zeros((num_envs, *learner.spaces.action_shape), dtype)
+        make_buffer = UnevenBuffer if skips else RolloutBuffer
+        self._buffer = make_buffer(obs, action, steps_each, parameters)
         self._no_offsets = np.zeros((num_envs, parameters), np.float32)
         self.experience: Any = ()
         batch = jax.eval_shape(lambda: learner.prepare(self._buffer.rollout(), 0))  # the shapes of one
@@ -69,7 +76,9 @@ class RolloutFeed:
     def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:
         """Takes in a step."""
         assert after.next_obs is not None
+        where = {} if after.skipped is None else {"where": ~after.skipped}
         self._buffer.add(
+            **where,
             obs=obs,
             action=actions,
             reward=after.reward,

@@ -1,0 +1,70 @@
+"""Actions as environments take them: agents choose vectors, continuous ones in [-1, 1], whatever the space."""
+
+import math
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from paramnoise.envs.base import env_name
+from paramnoise.validation import UsageError, one_line
+
+_SEVERAL = (gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
+"""Spaces of discrete actions with several parts."""
+
+
+def environment_actions(space: gym.Space, actions: np.ndarray) -> np.ndarray:
+    """Actions of a policy, [batch, ...], in the units, the shape and the dtype of an environment's own space."""
+    if isinstance(space, _SEVERAL):
+        return actions.reshape(len(actions), *space.shape).astype(space.dtype)
+    if not isinstance(space, gym.spaces.Box):
+        return actions
+    centre, half = _centre_and_half(space)
+    return centre + half * actions.reshape(len(actions), *space.shape)
+
+
+def with_agent_actions(env: gym.Env) -> gym.Env:
+    """The environment with actions as agents choose them."""
+    space = env.action_space
+    if isinstance(space, gym.spaces.Box):
+        return _UnitActions(env)
+    return _Parts(env) if isinstance(space, _SEVERAL) and len(space.shape) != 1 else env
+
+
+class _Parts(gym.ActionWrapper):
+    """Takes the parts of a discrete action as a vector; the environment gets its own shape."""
+
+    def __init__(self, env: gym.Env):
+        super().__init__(env)
+        self._shape = env.action_space.shape or ()
+
+    def action(self, action: np.ndarray) -> Any:
+        """The action in the environment's shape."""
+        return action.reshape(self._shape)
+
+
+class _UnitActions(gym.ActionWrapper):
+    """Takes continuous actions as vectors in [-1, 1]; the environment gets its own bounds and its own shape."""
+
+    def __init__(self, env: gym.Env):
+        super().__init__(env)
+        space = env.action_space
+        assert isinstance(space, gym.spaces.Box)
+        described = f"the actions of {env_name(env)} ({one_line(space)})"
+        if not np.issubdtype(space.dtype, np.floating):
+            raise UsageError(f"{described} are whole numbers in a Box: give it a Discrete or MultiDiscrete space")
+        if not space.is_bounded():
+            raise UsageError(f"{described} have no bounds: give it some (gymnasium's TransformAction sets a space)")
+        self.action_space = gym.spaces.Box(-1.0, 1.0, (math.prod(space.shape),), np.float32)
+        self._centre, self._half = _centre_and_half(space)
+        self._shape = space.shape
+
+    def action(self, action: np.ndarray) -> Any:
+        """The action in the environment's units."""
+        return self._centre + self._half * action.reshape(self._shape)
+
+
+def _centre_and_half(space: gym.spaces.Box) -> tuple[np.ndarray, np.ndarray]:
+    """The middle of the bounds and half their distance, in the space's dtype."""
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    return ((high + low) / 2).astype(space.dtype), ((high - low) / 2).astype(space.dtype)
