@@ -7,13 +7,15 @@ BENCH := .venv-bench
 BENCH_READY := $(BENCH)/.ready
 RAY := .venv-ray
 RAY_READY := $(RAY)/.ready
+TYPES := .venv-types
+TYPES_READY := $(TYPES)/.ready
 
 export JAX_PLATFORMS ?= cpu
 # Compiled programs are kept between runs of the tests: JAX compiles slowly and runs fast.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/xla
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.02
 
-.PHONY: demo test test-slow test-ray lint format bench bench-scaling chain clean
+.PHONY: demo test test-slow test-ray test-types lint format bench bench-scaling chain clean
 
 demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped DQN and epsilon-greedy
 	$(BIN)/paramnoise reproduce chain --scale small --out demo
@@ -30,6 +32,9 @@ test-slow: $(READY)  ## the checks that take minutes
 
 test-ray: $(RAY_READY)  ## the checks on small local Ray clusters, with the extra in an environment of its own
 	$(RAY)/bin/pytest -m ray
+
+test-types: $(TYPES_READY)  ## mypy and pyright on what a user writes
+	$(TYPES)/bin/pytest -m types tests/test_types.py
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -57,6 +62,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
+$(TYPES_READY): pyproject.toml constraints.txt
+	test -x $(TYPES)/bin/python || $(PYTHON) -m venv $(TYPES)
+	$(TYPES)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable . pytest mypy basedpyright
+	touch $(TYPES_READY)
+
 # The peers need PyTorch, which has no place in the environment that the product is tested in.
 $(BENCH_READY): pyproject.toml constraints.txt benchmarks/constraints.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
@@ -70,4 +80,4 @@ $(RAY_READY): pyproject.toml constraints.txt
 	touch $(RAY_READY)
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(RAY) .cache .pytest_cache .mypy_cache .ruff_cache demo runs
+	rm -rf $(VENV) $(BENCH) $(RAY) $(TYPES) .cache .pytest_cache .mypy_cache .ruff_cache demo runs
