@@ -2,10 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Literal, get_args
 
 import jax
 
-from paramnoise.validation import RunError, UsageError
+from paramnoise.validation import RunError, UsageError, lookup
+
+Device = Literal["cpu", "gpu"]
 
 INTERRUPTED = 128
 """Added to a signal's number, it is the exit status of a command that the signal stopped."""
@@ -14,6 +17,26 @@ INTERRUPTED = 128
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def use_device(device: Device) -> None:
+    """Lets this process compute on a CPU or on a GPU, whatever JAX_PLATFORMS says; call it before anything is computed.
+
+    Raises:
+        UsageError: if there is no such device, or JAX has started on another one.
+    """
+    lookup("device", device, dict.fromkeys(get_args(Device)))
+    before = jax.config.values["jax_platforms"]
+    jax.config.update("jax_platforms", device)
+    try:
+        found = jax.default_backend()  # starts JAX, unless it has started before
+    except RuntimeError:
+        jax.config.update("jax_platforms", before)
+        remedy = "install paramnoise[cuda] on a machine with an NVIDIA GPU, or choose cpu"
+        raise UsageError(f"JAX finds no {device} here: {remedy}") from None
+    if found != device:
+        jax.config.update("jax_platforms", before)
+        raise UsageError(f"JAX computes on the {found} already: choose the {device} before anything is computed")
 
 
 def compute_on_cpu() -> None:
