@@ -116,7 +116,7 @@ def plot_runs(paths: Sequence[Path], out: Path) -> int:
 
 
 def envs(search: str) -> int:
-    """`paramnoise envs`; with `search`, of what has it in its id, its line of help or the name of its group."""
+    """`paramnoise envs`; with `search`, of what has it in its id or in its line of help."""
     if search:
         return _search_envs(search)
     groups: dict[str, list[EnvEntry]] = {}
@@ -139,7 +139,7 @@ def envs(search: str) -> int:
 
 def _search_envs(word: str) -> int:
     """Prints what is found, a line each."""
-    lines = {entry.id: entry.help or entry.group for entry in ENVS.values()}
+    lines = {entry.id: entry.help for entry in ENVS.values()}
     for family in FAMILIES.values():
         lines |= dict.fromkeys(family.members, family.name)
     for kind, newest in _gymnasium_ids().items():
@@ -149,7 +149,7 @@ def _search_envs(word: str) -> int:
         near = did_you_mean(word, [*dict.fromkeys(map(short_name, lines))]).partition("choose from")[0].strip()
         raise UsageError(f"no environment has {word!r} in its id or help{': ' if near else ''}{near}")
     for env, help in found.items():
-        print(f"{env:<36} {help}".rstrip())
+        print(f"{env:<36} {help or ENVS[env].group}")
     return 0
 
 

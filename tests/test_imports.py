@@ -12,7 +12,18 @@ import paramnoise
 
 ROOT = Path(paramnoise.__file__).parent
 ROOMS = (
-    *("validation", "keys", "plugins", "noise", "networks", "explorations", "experience", "agents", "parallel"),
+    *(
+        "validation",
+        "keys",
+        "plugins",
+        "gymnasium_ids",
+        "noise",
+        "networks",
+        "explorations",
+        "experience",
+        "agents",
+        "parallel",
+    ),
     *("loops", "envs", "runs", "figures", "parsing", "api", "commands", "words", "__init__", "cli", "__main__"),
 )
 """Packages and top-level modules, in the order of imports."""

@@ -27,16 +27,16 @@ def use_device(device: Device) -> None:
     """
     lookup("device", device, dict.fromkeys(get_args(Device)))
     before = jax.config.values["jax_platforms"]
-    jax.config.update("jax_platforms", device)
-    try:
-        found = jax.default_backend()  # starts JAX, unless it has started before
-    except RuntimeError:
-        jax.config.update("jax_platforms", before)
-        remedy = "install paramnoise[cuda] on a machine with an NVIDIA GPU, or choose cpu"
-        raise UsageError(f"JAX finds no {device} here: {remedy}") from None
-    if found != device:
-        jax.config.update("jax_platforms", before)
-        raise UsageError(f"JAX computes on the {found} already: choose the {device} before anything is computed")
+    # JAX takes a GPU by itself; told "gpu", it wants those of every maker. And replay on the host needs the CPU too.
+    jax.config.update("jax_platforms", "cpu" if device == "cpu" else "")
+    found = jax.default_backend()  # starts JAX, unless it has started before
+    if found == device:
+        return
+    jax.config.update("jax_platforms", before)
+    remedy = "choose a device before anything is computed"
+    if device == "gpu":
+        remedy = f"a GPU needs an NVIDIA driver and pip install 'paramnoise[cuda]'; {remedy}"
+    raise UsageError(f"JAX computes on the {found}, not on a {device}: {remedy}")
 
 
 def compute_on_cpu() -> None:
