@@ -46,6 +46,7 @@ def _run(arguments: list[str]) -> int:
         lambda: _words().evaluate,
         "Run noise-free episodes with the agent of a run directory, or of `agent.save`.",
     )
+    app.add("delta", lambda: _words().delta, "Show what parameter noise of several sizes does to an agent's policy.")
     app.add("reproduce", lambda: _words().reproduce_group(), "Run a figure of the paper, or go on with it.")
     app.add(
         "plot",

@@ -21,6 +21,7 @@ from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import settings_lines
 from paramnoise.runs.run import run
 from paramnoise.runs.video import check_path
+from paramnoise.runs.which_delta import PROBES, which_delta
 from paramnoise.validation import UsageError, did_you_mean, require
 
 
@@ -98,6 +99,35 @@ def evaluate(run_dir: Path, episodes: int, seed: int, video: Path | None, device
     print(agent.evaluate(episodes, seed))
     if filmed is not None:
         print(f"{video}: the first episode, with a return of {filmed.mean:.1f}")
+    return 0
+
+
+def delta(run_dir: Path, sigmas: Sequence[float], states: int, seed: int, device: Device | None) -> int:
+    """`paramnoise delta`."""
+    if device is not None:
+        use_device(device)
+    report = which_delta(run_dir, sigmas, states=states, seed=seed)
+    config = report.config
+    print(
+        f"{config.algorithm} on {config.env} after {report.step:,} steps, in {report.states:,} states of noise-free "
+        f"episodes, {PROBES} perturbations of each sigma:"
+    )
+    columns: dict[str, list[str]] = {
+        "sigma": [f"{row.sigma:g}" for row in report.rows],
+        "distance": [f"{row.distance:.3g}" for row in report.rows],
+        "quartiles": [f"{row.low:.3g} to {row.high:.3g}" for row in report.rows],
+    }
+    if report.matches is not None:
+        matched = [row.matched for row in report.rows]
+        columns[f"as {report.matches}"] = ["-" if value is None else f"{value:.3g}" for value in matched]
+    changed = [row.changed for row in report.rows if row.changed is not None]
+    if changed:
+        columns["actions changed"] = [f"{100 * value:.1f} %" for value in changed]
+    shown = list(zip(*([name, *cells] for name, cells in columns.items()), strict=True))
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for line in shown:
+        print("  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)))
+    print("delta is the distance to keep: --exploration parameter delta:VALUE (docs/delta.md)")
     return 0
 
 

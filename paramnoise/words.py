@@ -24,6 +24,7 @@ from paramnoise.parsing import Command, Group, Other, Words, field_notes, indent
 from paramnoise.runs.config import RunConfig, RunSettings, make_config
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.run import CHECKPOINT_SECONDS
+from paramnoise.runs.which_delta import SIGMAS
 from paramnoise.validation import UsageError, check_types
 
 Settings = TypeVar("Settings")
@@ -95,6 +96,25 @@ def evaluate(
         device: what to compute on; None: what JAX chooses, a GPU if it finds one.
     """
     return lambda: commands.evaluate(run_dir, episodes, seed, video, device)
+
+
+def delta(
+    run_dir: RunDir,
+    sigmas: tuple[float, ...] = SIGMAS,
+    states: int = 1_000,
+    seed: int = 0,
+    device: Device | None = None,
+) -> Command:
+    """What `paramnoise delta` takes.
+
+    Args:
+        run_dir: the directory of a run, or of `agent.save`.
+        sigmas: the standard deviations of the noise.
+        states: how many states at the most; they are those of a few noise-free episodes.
+        seed: decides the episodes and the noise.
+        device: what to compute on; None: what JAX chooses, a GPU if it finds one.
+    """
+    return lambda: commands.delta(run_dir, sigmas, states, seed, device)
 
 
 def envs(search: str = "") -> Command:

@@ -170,6 +170,18 @@ def test_an_unknown_exploration_is_answered_with_those_that_fit_the_agent(capsys
     assert "choose from none, epsilon-greedy, parameter\n" in complaint(capsys, f"{TRAIN} --exploration wander")
 
 
+def test_what_noise_does_to_a_policy_is_a_table_by_sigma(trained):
+    path, _ = trained
+    before = files(path)
+    printed = output(f"delta {path} --sigmas 0.001 1 --states 7").splitlines()
+    assert printed[0].startswith("dqn on CartPole-v1 after 40 steps, in 7 states")
+    assert printed[1].split() == ["sigma", "distance", "quartiles", "as", "epsilon", "actions", "changed"]
+    small, large = (line.split() for line in printed[2:4])
+    assert (small[0], large[0]) == ("0.001", "1")
+    assert float(small[1]) < float(large[1])
+    assert files(path) == before
+
+
 def test_runs_are_drawn_from_their_directories(trained):
     assert output(f"plot {trained[0]} {trained[0].parent} --out deep/two.png").strip() == "deep/two.png"
     assert Path("deep/two.png").read_bytes().startswith(b"\x89PNG")
@@ -234,9 +246,7 @@ def test_the_list_of_environments_has_ours_and_gymnasium_s():
     assert all(env in printed for env in ("paramnoise/Chain-v0", "CartPole-v1", "FrozenLake-v1", "MontezumaRevenge"))
 
 
-COMMANDS = (
-    "train;train dqn;train bootstrapped-dqn;train ddpg;resume;evaluate;reproduce;reproduce chain;plot;plot chain;envs"
-)
+COMMANDS = "train;train dqn;train ddpg;resume;evaluate;delta;reproduce;reproduce chain;plot;plot chain;envs"
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS.split(";")])
@@ -283,6 +293,8 @@ def test_every_command_has_help(capsys, command):
         (f"{TRAIN} --device tpu", "cpu"),
         (f"{TRAIN} --device gpu", "JAX"),
         ("evaluate nowhere --device gpu", "JAX"),
+        ("delta nowhere", "nowhere"),
+        ("delta thesis --sigmas 0", "above 0"),
         ("plot thesis", "thesis holds no run"),
         ("plot thesis --out thesis.pdf", ".png"),
         ("envs --search atlantis", "atlantis"),
