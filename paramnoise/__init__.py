@@ -1,26 +1,35 @@
-"""Exploration by parameter space noise (Plappert et al., ICLR 2018)."""
+"""Exploration by parameter space noise (Plappert et al., ICLR 2018).
 
-from paramnoise import noise, schedules
-from paramnoise.agents.base import Learner, Spaces, register_agent
-from paramnoise.api import DDPG, DQN, ES, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
-from paramnoise.callbacks import Callback
-from paramnoise.envs.base import AgentPreset, Preset, ReturnBounds, register_env
-from paramnoise.explorations import (
-    BootstrapHead,
-    EpsilonGreedy,
-    Exploration,
-    Gaussian,
-    NoNoise,
-    OnPolicyParameterNoise,
-    OrnsteinUhlenbeck,
-    ParameterNoise,
-)
-from paramnoise.explorations.base import register_exploration
-from paramnoise.figures.base import register_figure
-from paramnoise.loops.frames import FrameStack
-from paramnoise.networks.own import register_network, register_optimizer
+What is public here is imported when it is first used, and JAX with it; `gymnasium.make` knows our ids at once.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from paramnoise.gymnasium_ids import register_ids
 from paramnoise.plugins import load_known_plugins
-from paramnoise.validation import UsageError
+
+if TYPE_CHECKING:
+    from paramnoise import noise, schedules
+    from paramnoise.agents.base import Learner, Spaces, register_agent
+    from paramnoise.api import DDPG, DQN, ES, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
+    from paramnoise.callbacks import Callback
+    from paramnoise.envs.base import AgentPreset, Preset, ReturnBounds, register_env
+    from paramnoise.explorations import (
+        BootstrapHead,
+        EpsilonGreedy,
+        Exploration,
+        Gaussian,
+        NoNoise,
+        OnPolicyParameterNoise,
+        OrnsteinUhlenbeck,
+        ParameterNoise,
+    )
+    from paramnoise.explorations.base import register_exploration
+    from paramnoise.figures.base import register_figure
+    from paramnoise.loops.frames import FrameStack
+    from paramnoise.networks.own import register_network, register_optimizer
+    from paramnoise.validation import UsageError
 
 __version__ = "0.2.0"
 
@@ -60,4 +69,31 @@ __all__ = [
     "schedules",
 ]
 
+_HOMES = (
+    *("validation", "explorations", "explorations.base", "networks.own", "agents.base", "loops.frames", "envs.base"),
+    *("callbacks", "api", "figures.base"),
+)
+"""The modules that hold the names above, in the order in which they are asked: each imports those before it."""
+
+
+if not TYPE_CHECKING:  # for a type checker such a function would make any name good
+
+    def __getattr__(name: str) -> Any:
+        """Imports a public name when it is first used."""
+        if name in ("noise", "schedules"):
+            return importlib.import_module(f"paramnoise.{name}")
+        if name in __all__:
+            for home in _HOMES:
+                held = vars(importlib.import_module(f"paramnoise.{home}"))
+                if name in held:
+                    globals()[name] = held[name]
+                    return held[name]
+        raise AttributeError(f"module 'paramnoise' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+register_ids()
 load_known_plugins()  # last, so that a plug-in can use all of the above

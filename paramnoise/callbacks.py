@@ -1,12 +1,10 @@
 """Following an agent while it learns: what a callback hears, and how it stops the learning."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from paramnoise.loops.evaluation import EndedEpisode
 from paramnoise.validation import UsageError
-
-Agent = TypeVar("Agent")
 
 
 class Callback:
@@ -30,10 +28,10 @@ OnEvaluation = Callable[[Any, dict[str, float]], bool | None]
 CallbackLike = Callback | OnEvaluation
 
 
-class Followers(Generic[Agent]):
+class Followers:
     """The callbacks of one call of `learn`, asked one after the other."""
 
-    def __init__(self, agent: Agent, callbacks: "CallbackLike | Iterable[CallbackLike] | None"):
+    def __init__(self, agent: Any, callbacks: "CallbackLike | Iterable[CallbackLike] | None"):
         """Takes a callback, a function, or several of them."""
         many = callbacks if isinstance(callbacks, list | tuple) else [] if callbacks is None else [callbacks]
         self._agent, self._all = agent, [_as_callback(each) for each in many]

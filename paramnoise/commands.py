@@ -1,30 +1,45 @@
 """What each command of the command line does."""
 
+import dataclasses
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version
 
 from paramnoise import api
+from paramnoise.agents.base import Spaces
 from paramnoise.claims import CLAIMS, judge
 from paramnoise.claims import report as claims_report
-from paramnoise.envs.base import ENVS, FAMILIES, EnvEntry, Preset, preset
-from paramnoise.parallel.process import INTERRUPTED
+from paramnoise.envs.base import ENVS, FAMILIES, EnvEntry, short_name
+from paramnoise.figures.base import NOT_DRAWN, can_draw
+from paramnoise.figures.run_curves import find_runs, read_curves
+from paramnoise.parallel.process import INTERRUPTED, Device, use_device
 from paramnoise.parallel.ray_cluster import connect
 from paramnoise.runs.config import RunConfig
+from paramnoise.runs.directory import RunDirectory
+from paramnoise.runs.display import settings_lines
 from paramnoise.runs.run import run, set_up_process
 from paramnoise.runs.video import check_path
-from paramnoise.validation import UsageError, require
+from paramnoise.runs.which_delta import PROBES, which_delta
+from paramnoise.validation import UsageError, did_you_mean, require
 
 
 def train(
-    config: RunConfig, run_dir: Path | None, *, resume: bool, checkpoint_seconds: float, tensorboard: bool
+    config: RunConfig,
+    run_dir: Path | None,
+    *,
+    resume: bool,
+    checkpoint_seconds: float,
+    tensorboard: bool,
+    device: Device | None,
 ) -> int:
     """`paramnoise train`; without `run_dir` the run has a directory below runs/."""
     path = run_dir or _default_run_dir(config, resume)
     set_up_process(config, config.env)
+    if device is not None:
+        use_device(device)
     if getattr(config.agent, "engine", None) == "ray":
         connect(config.agent.ray_address, config.agent.workers)  # an error before anything is written
     summary = run(
@@ -33,10 +48,10 @@ def train(
         resume=resume,
         checkpoint_seconds=checkpoint_seconds,
         tensorboard=tensorboard,
-        on_start=lambda: _print_settings(config, path),
+        on_start=lambda loop: _print_settings(config, loop.learner.spaces, path),
     )
     if summary["status"] == "interrupted":
-        print(f"interrupted at step {summary['steps']:,}; go on with --resume --run-dir {path}")
+        print(f"interrupted at step {summary['steps']:,}; go on with paramnoise resume {path}")
         return INTERRUPTED + summary["signal"]
     print(
         f"finished: {summary['steps']:,} steps in {summary['wall_time']:.1f} s; noise-free evaluation "
@@ -45,11 +60,38 @@ def train(
     return 0
 
 
-def evaluate(run_dir: Path, episodes: int, seed: int, video: Path | None) -> int:
+def _print_settings(config: RunConfig, spaces: Spaces, path: Path) -> None:
+    print("\n".join([*settings_lines(config, spaces), f"  directory: {path}"]), flush=True)
+
+
+def resume(run_dir: Path, steps: int | None, *, checkpoint_seconds: float, device: Device | None) -> int:
+    """`paramnoise resume`: the settings are those that the directory holds, but for `steps`, which may be more."""
+    directory = RunDirectory(run_dir)
+    if not directory.exists():
+        raise UsageError(f"nothing to resume: {run_dir} holds no run")
+    config = directory.config()
+    if not config.env_is_id:
+        raise UsageError(
+            f"{run_dir} was made with an environment object ({config.env}): load it in Python, and learn on"
+        )
+    with directory.naming_plugins():  # the environment may be a plug-in's
+        return train(
+            config if steps is None else dataclasses.replace(config, steps=steps),
+            run_dir,
+            resume=True,
+            checkpoint_seconds=checkpoint_seconds,
+            tensorboard=directory.tensorboard.exists(),
+            device=device,
+        )
+
+
+def evaluate(run_dir: Path, episodes: int, seed: int, video: Path | None, device: Device | None) -> int:
     """`paramnoise evaluate`."""
     require(episodes >= 1, "episodes", episodes, "at least 1")
     if video is not None:
         check_path(video)
+    if device is not None:
+        use_device(device)
     agent = api.load(run_dir)
     filmed = agent.record(video, seed=seed) if video is not None else None
     print(f"{agent.algorithm} on {agent.config.env} after {agent.step:,} steps, noise-free:")
@@ -76,8 +118,53 @@ def claims(results: Path, out: Path | None, readme: tuple[Path, ...]) -> int:
     return 0
 
 
-def envs() -> int:
-    """`paramnoise envs`."""
+def delta(run_dir: Path, sigmas: Sequence[float], states: int, seed: int, device: Device | None) -> int:
+    """`paramnoise delta`."""
+    if device is not None:
+        use_device(device)
+    report = which_delta(run_dir, sigmas, states=states, seed=seed)
+    config = report.config
+    print(
+        f"{config.algorithm} on {config.env} after {report.step:,} steps, in {report.states:,} states of noise-free "
+        f"episodes, {PROBES} perturbations of each sigma:"
+    )
+    columns: dict[str, list[str]] = {
+        "sigma": [f"{row.sigma:g}" for row in report.rows],
+        "distance": [f"{row.distance:.3g}" for row in report.rows],
+        "quartiles": [f"{row.low:.3g} to {row.high:.3g}" for row in report.rows],
+    }
+    if report.matches is not None:
+        matched = [row.matched for row in report.rows]
+        columns[f"as {report.matches}"] = ["-" if value is None else f"{value:.3g}" for value in matched]
+    changed = [row.changed for row in report.rows if row.changed is not None]
+    if changed:
+        columns["actions changed"] = [f"{100 * value:.1f} %" for value in changed]
+    shown = list(zip(*([name, *cells] for name, cells in columns.items()), strict=True))
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for line in shown:
+        print("  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)))
+    print("delta is the distance to keep: --exploration parameter delta:VALUE (docs/delta.md)")
+    return 0
+
+
+def plot_runs(paths: Sequence[Path], out: Path) -> int:
+    """`paramnoise plot RUN_DIR ...`."""
+    if out.suffix != ".png":
+        raise UsageError(f"the picture's name must end in .png, not {out.name!r}")
+    curves = read_curves(find_runs(paths))
+    if not can_draw():
+        raise UsageError(NOT_DRAWN)
+    from paramnoise.figures.plots_of_runs import plot_curves
+
+    plot_curves(curves, out)
+    print(out)
+    return 0
+
+
+def envs(search: str) -> int:
+    """`paramnoise envs`; with `search`, of what has it in its id or in its line of help."""
+    if search:
+        return _search_envs(search)
     groups: dict[str, list[EnvEntry]] = {}
     for entry in ENVS.values():
         groups.setdefault(entry.group, []).append(entry)
@@ -96,16 +183,37 @@ def envs() -> int:
     return 0
 
 
-def _print_gymnasium() -> None:
-    print("Gymnasium's (any registered id works where the action space fits; other names mean the newest, as listed):")
+def _search_envs(word: str) -> int:
+    """Prints what is found, a line each."""
+    lines = {entry.id: entry.help for entry in ENVS.values()}
+    for family in FAMILIES.values():
+        lines |= dict.fromkeys(family.members, family.name)
+    for kind, newest in _gymnasium_ids().items():
+        lines |= {env: f"Gymnasium's {kind}" for env in newest if env not in lines}
+    found = {env: help for env, help in lines.items() if word.lower() in f"{env} {help}".lower()}
+    if not found:
+        near = did_you_mean(word, [*dict.fromkeys(map(short_name, lines))]).partition("choose from")[0].strip()
+        raise UsageError(f"no environment has {word!r} in its id or help{': ' if near else ''}{near}")
+    for env, help in found.items():
+        print(f"{env:<36} {help or ENVS[env].group}")
+    return 0
+
+
+def _gymnasium_ids() -> dict[str, list[str]]:
+    """The newest version of each of Gymnasium's environments, by kind."""
     kinds: dict[str, list[str]] = {}
     for spec in gym.registry.values():
         if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium.envs."):
             newest = kinds.setdefault(spec.entry_point.split(".")[2].split(":")[0], [])
             if spec.version == find_highest_version(spec.namespace, spec.name):
                 newest.append(spec.id)
+    return kinds
+
+
+def _print_gymnasium() -> None:
+    print("Gymnasium's (any registered id works where the action space fits; other names mean the newest, as listed):")
     needs = {"box2d": "Box2D", "mujoco": "mujoco"}
-    for kind, newest in kinds.items():
+    for kind, newest in _gymnasium_ids().items():
         note = _install_note(needs[kind], kind) if kind in needs else ""
         print(f"  {kind}{note}: {', '.join(newest)}")
 
@@ -128,21 +236,3 @@ def _default_run_dir(config: RunConfig, resume: bool) -> Path:
         last, number = path, number + 1
         path = base.with_name(f"{base.name}-{number}")
     return last if resume else path
-
-
-def _print_settings(config: RunConfig, path: Path) -> None:
-    values = config.to_json()
-    known = preset(config.env, config.env_kwargs)
-    print(f"{config.algorithm} on {config.env}, exploration {config.exploration.kind}, seed {config.seed}")
-    for part in ("agent", "exploration"):
-        print(f"  {part}: " + ", ".join(f"{name} {value}" for name, value in values[part].items() if name != "kind"))
-    names = ("steps", "num_envs", "overlap", "terminal_time_limits", "eval_every", "eval_episodes")
-    print("  run: " + ", ".join(f"{name} {values[name]}" for name in names))
-    if known != Preset():
-        preset_names = [
-            *known.for_agent(config.algorithm).with_exploration(config.exploration.kind),
-            *known.for_agent(config.algorithm).explorations.get(config.exploration.kind, {}),
-            *known.run,
-        ]
-        print(f"  from the preset of {config.env}, unless set by you: {', '.join(preset_names)}")
-    print(f"  directory: {path}", flush=True)

@@ -42,8 +42,9 @@ def lookup(kind: str, name: str, known: Mapping[str, Value]) -> Value:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of an error about an unknown name: the nearest that exists, if one is near, and all of them."""
     names = list(known)
-    near = difflib.get_close_matches(str(name), names, n=1)
-    return f"{f'did you mean {near[0]}? ' if near else ''}choose from {', '.join(names)}"
+    cased = {each.lower(): each for each in reversed(names)}
+    near = difflib.get_close_matches(str(name).lower(), cased, n=1)
+    return f"{f'did you mean {cased[near[0]]}? ' if near else ''}choose from {', '.join(names)}"
 
 
 def brief(value: Any) -> str:
@@ -65,7 +66,7 @@ def check_types(cls: type, settings: Mapping[str, Any], what: str) -> None:
     hints = {name: hint for name, hint in typing.get_type_hints(cls).items() if not _is_constant(hint)}
     for name, value in settings.items():
         if name not in hints:
-            raise UsageError(f"{what} has no setting {name!r}: choose from {', '.join(hints) or 'none'}")
+            raise UsageError(f"{what} has no setting {name!r}: {did_you_mean(name, hints) if hints else 'it has none'}")
         if not _fits(value, hints[name]):
             wanted = str(hints[name]) if typing.get_args(hints[name]) else hints[name].__name__
             raise UsageError(f"{name} must be {wanted}, not {value!r}")

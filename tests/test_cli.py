@@ -5,14 +5,19 @@ import io
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import paramnoise as pn
+from paramnoise.agents.base import Spaces
 from paramnoise.cli import main
 from paramnoise.envs.base import Preset, preset
+from paramnoise.runs.config import make_config
+from paramnoise.runs.display import settings_lines
 
 SMALL = "--hidden-sizes 8 --batch-size 4 --buffer-size 64 --learning-starts 8 --target-every 4"
 TINY = f"{SMALL} --steps 40 --eval-every 20 --eval-episodes 2"
@@ -132,6 +137,79 @@ def test_the_default_run_directory_is_numbered_on_a_second_run_and_resumed_last(
     assert sorted(path.name for path in base.iterdir()) == ["seed-0", "seed-0-2"]
 
 
+def test_resume_goes_on_with_the_settings_of_the_directory(trained, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(trained[0], path)
+    held = json.loads((path / "config.json").read_text())["config"]
+    printed = output(f"resume {path} --steps 60")
+    assert "finished: 60 steps" in printed
+    assert json.loads((path / "config.json").read_text())["config"] == {**held, "steps": 60}
+    assert [row.split(",")[0] for row in (path / "progress.csv").read_text().splitlines()[1:]] == ["20", "40", "60"]
+
+
+def test_settings_are_shown_where_they_apply_with_the_values_that_they_come_to(trained):
+    _, vectors = trained
+    assert not any(name in vectors for name in ("convolutions", "precision", "replay_on"))
+    pixels = make_config("dqn", "Pong", exploration="parameter", replay_on="auto")
+    agent, exploration, run = settings_lines(pixels, Spaces((4, 84, 84), 6, is_discrete=True))[1:4]
+    assert "convolutions [(32, 8, 4)" in agent
+    assert "auto" not in agent + run
+    assert "replay_on host" in run
+    assert "delta 1.79 to " in exploration  # log 6: all actions at random
+    continuous = make_config("ddpg", "Pendulum-v1", exploration="parameter")
+    exploration = settings_lines(continuous, Spaces((3,), 1, is_discrete=False))[2]
+    assert "delta 0.2, sigma 0.2" in exploration
+    assert "anneal_steps" not in exploration
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("train ddpg", ["gaussian: Independent Gaussian noise", "theta:0.15", "delta:None", "How strongly the noise"]),
+        ("train ddpg --env SparseMountainCar", ["delta:0.6", "adapt_every:50"]),
+        ("train trpo", ["scaling:boundary", "max_backtracks:60"]),
+    ],
+)
+def test_the_help_of_an_agent_has_the_settings_of_its_explorations(capsys, command, named):
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert [text for text in named if text not in printed] == []
+
+
+def test_an_unknown_exploration_is_answered_with_those_that_fit_the_agent(capsys):
+    assert "choose from none, epsilon-greedy, parameter\n" in complaint(capsys, f"{TRAIN} --exploration wander")
+
+
+def test_what_noise_does_to_a_policy_is_a_table_by_sigma(trained):
+    path, _ = trained
+    before = files(path)
+    printed = output(f"delta {path} --sigmas 0.001 1 --states 7").splitlines()
+    assert printed[0].startswith("dqn on CartPole-v1 after 40 steps, in 7 states")
+    assert printed[1].split() == ["sigma", "distance", "quartiles", "as", "epsilon", "actions", "changed"]
+    small, large = (line.split() for line in printed[2:4])
+    assert (small[0], large[0]) == ("0.001", "1")
+    assert float(small[1]) < float(large[1])
+    assert files(path) == before
+
+
+def test_runs_are_drawn_from_their_directories(trained):
+    assert output(f"plot {trained[0]} {trained[0].parent} --out deep/two.png").strip() == "deep/two.png"
+    assert Path("deep/two.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_search_among_environments_looks_at_ids_and_help():
+    found = [line.split()[0] for line in output("envs --search CHEETAH").splitlines()]
+    assert found == ["HalfCheetah-v4", "paramnoise/SparseHalfCheetah-v0", "HalfCheetah-v5"]
+    assert "paramnoise/Chain-v0" in output("envs --search chain")
+    assert "CartPole" not in output("envs --search chain")
+
+
+def test_the_version_is_printed(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"paramnoise {pn.__version__}\n"
+
+
 def test_evaluation_says_what_it_evaluated_and_repeats_by_its_seed(trained):
     path, _ = trained
     before = files(path)
@@ -179,7 +257,7 @@ def test_the_list_of_environments_has_ours_and_gymnasium_s():
     assert all(env in printed for env in ("paramnoise/Chain-v0", "CartPole-v1", "FrozenLake-v1", "MontezumaRevenge"))
 
 
-COMMANDS = "train;train dqn;train bootstrapped-dqn;train ddpg;evaluate;reproduce;reproduce chain;plot;plot chain;envs"
+COMMANDS = "train;train dqn;train ddpg;resume;evaluate;delta;reproduce;reproduce chain;plot;plot chain;envs"
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS.split(";")])
@@ -221,6 +299,16 @@ def test_every_command_has_help(capsys, command):
         (f"{TRAIN} --resume", "nothing to resume"),
         (f"{TRAIN} --run-dir thesis", "thesis"),
         (f"{TRAIN} --run-dir thesis/chapter.txt", "chapter.txt"),
+        ("resume nowhere", "nothing to resume"),
+        ("resume", "missing RUN_DIR"),
+        (f"{TRAIN} --device tpu", "cpu"),
+        (f"{TRAIN} --device gpu", "JAX"),
+        ("evaluate nowhere --device gpu", "JAX"),
+        ("delta nowhere", "nowhere"),
+        ("delta thesis --sigmas 0", "above 0"),
+        ("plot thesis", "thesis holds no run"),
+        ("plot thesis --out thesis.pdf", ".png"),
+        ("envs --search atlantis", "atlantis"),
         ("evaluate nowhere", "nowhere"),
         ("evaluate thesis", "thesis"),
         ("evaluate thesis --episodes 0", "episodes must be at least 1, not 0"),
@@ -249,6 +337,8 @@ def test_bad_input_is_one_line_that_names_what_is_wrong_or_allowed(capsys, comma
         (f"{TRAIN} --learning_rat 1", "--learning-rate"),
         (f"train dqn --enf CartPole-v1 {TINY}", "--env"),
         (f"{TRAIN} --exploration paramter", "parameter"),
+        (f"{TRAIN} --exploration parameter detla:0.1", "delta"),
+        ("envs --search pnog", "Pong"),
         ("reproduce chain --scale papr", "paper"),
     ],
 )

@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 from jax import Array
 
-from paramnoise.explorations.base import Exploration, definition, explorations_for, find_exploration
+from paramnoise.explorations.base import Exploration, definition, explorations_for, find_exploration, is_known
 from paramnoise.networks.policies import Policy
 from paramnoise.validation import UsageError, lookup, one_line
 
@@ -95,7 +95,7 @@ class AgentEntry:
     title: str
     """In figures and tables."""
     config: type
-    """Its settings: a frozen dataclass with a default for every field."""
+    """Its settings: a frozen dataclass with a default for every field; it may say which of them matter (`applying`)."""
     make: Callable[[Any, Spaces], Learner]
     """Settings and the environment's spaces -> the learner."""
     experience: ExperienceKind
@@ -117,7 +117,9 @@ class AgentEntry:
         return explorations_for(self.policy) if self.explores else ["none"]
 
     def exploration_type(self, kind: str) -> type[Exploration]:
-        """The exploration of that name for the type of the agent's policy, or UsageError if there is none."""
+        """The exploration of that name for the type of the agent's policy, or UsageError with those that fit."""
+        if not is_known(kind):
+            lookup("exploration", kind, dict.fromkeys(self.explorations))
         return find_exploration(kind, self.policy)
 
     def check_exploration(self, exploration: Exploration) -> None:
@@ -162,6 +164,15 @@ class AgentEntry:
         several = space.nvec if isinstance(space, gym.spaces.MultiDiscrete) else np.full(space.shape or (), 2)
         parts = tuple(map(int, np.ravel(several)))
         return sum(parts), True, parts
+
+
+def applying(config: Any, spaces: Spaces) -> dict[str, Any]:
+    """The settings of an agent that matter in such spaces, by name, with the values that they come to; for people.
+
+    All of them, unless the config has a method `applying(spaces)`.
+    """
+    own = getattr(config, "applying", None)
+    return dataclasses.asdict(config) if own is None else own(spaces)
 
 
 AGENTS: dict[str, AgentEntry] = {}

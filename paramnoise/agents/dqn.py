@@ -13,7 +13,7 @@ from paramnoise.agents.base import Learner, Spaces, register_agent
 from paramnoise.agents.q_learning import QLearningConfig, QLearningState, apply_gradient, init_state, td_target
 from paramnoise.experience.replay import Transition
 from paramnoise.networks import PixelQNetwork, QNetwork
-from paramnoise.networks.convolutions import NATURE, Layer, Precision, check_frames, check_layers
+from paramnoise.networks.convolutions import NATURE, Layer, Precision, check_frames, check_layers, product_dtype
 from paramnoise.networks.own import NetworkSetting, OwnQNetwork, find_network, make_network
 from paramnoise.networks.policies import GreedyPolicy
 from paramnoise.validation import lookup, require
@@ -46,6 +46,13 @@ class DQNConfig(QLearningConfig):
             require(not self.policy_head, "policy_head", self.policy_head, "off with a network of one's own")
         check_layers(self.convolutions)
         lookup("precision", self.precision, dict.fromkeys(get_args(Precision)))
+
+    def applying(self, spaces: Spaces) -> dict[str, Any]:
+        """The settings that matter in such spaces, with the values that they come to."""
+        values = {**dataclasses.asdict(self), "precision": str(product_dtype(self.precision))}
+        return {
+            name: values[name] for name in values if spaces.shows_frames or name not in ("convolutions", "precision")
+        }
 
 
 @register_agent(

@@ -84,6 +84,13 @@ class ESConfig:
         if self.ray_address is not None and self.engine != "ray":
             raise UsageError(f"ray_address {self.ray_address!r} needs the engine 'ray', not {self.engine!r}")
 
+    def applying(self, spaces: Spaces) -> dict[str, Any]:
+        """The settings that matter in such spaces."""
+        absent = {"normalise_observations"} if spaces.shows_frames else {"convolutions"}
+        absent |= {"action_noise"} if spaces.is_discrete else set()
+        absent |= {"ray_address"} if self.engine == "local" else set()
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in absent}
+
     @property
     def members(self) -> int:
         """The size of the population; member 2 i is +epsilon_i, member 2 i + 1 is -epsilon_i."""

@@ -73,6 +73,11 @@ class TRPOConfig:
         require(self.damping >= 0, "damping", self.damping, "at least 0")
         require(0 < self.shrinkage < 1, "shrinkage", self.shrinkage, "above 0 and below 1")
 
+    def applying(self, spaces: Spaces) -> dict[str, Any]:
+        """The settings that matter in such spaces."""
+        absent = {"initial_std"} if spaces.is_discrete else set()
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in absent}
+
     @property
     def layout(self) -> Layout:
         """How sums over the whole batch are cut."""

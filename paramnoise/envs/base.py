@@ -12,6 +12,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version
 from gymnasium.vector import VectorEnv
 
+from paramnoise.gymnasium_ids import IDS
 from paramnoise.loops.environments import EnvSource
 
 NAMESPACE = "paramnoise/"
@@ -127,7 +128,8 @@ def register_env(
         gymnasium: further arguments of `gymnasium.register`, such as `max_episode_steps`.
     """
     if entry_point is not None:
-        if env_id in ENVS:  # a module or a notebook's cell that runs twice; for any other id Gymnasium warns
+        # Ours are known to Gymnasium before this; a notebook's cell may run twice; for any other id Gymnasium warns.
+        if env_id in IDS or env_id in ENVS:
             gym.registry.pop(env_id, None)
         gym.register(env_id, entry_point=entry_point, **gymnasium)
     ENVS[env_id] = EnvEntry(id=env_id, help=help, preset=preset, group=group, bounds=bounds)

@@ -3,6 +3,7 @@
 import copy
 import functools
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -125,7 +126,9 @@ def _checked_env(made: Any, make: Callable[[], Any]) -> gym.Env:
 
 def _make_by_id(name: str, kwargs: Mapping[str, Any]) -> gym.Env:
     try:
-        return gym.make(env_id(name), **kwargs)
+        # The paper's tasks are older versions, and Box2D warns of its own types: Python crashes where that is an error.
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            return gym.make(env_id(name), **kwargs)
     except (gym.error.UnregisteredEnv, ModuleNotFoundError) as error:
         raise UsageError(
             f"unknown environment {name!r}: {one_line(error)} (`paramnoise envs` lists those installed)"

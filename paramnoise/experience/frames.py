@@ -57,6 +57,12 @@ class Drawn(NamedTuple):
     terminated: Any
 
 
+def resolved_place(replay_on: str) -> str:
+    """Where frames are kept, `device` or `host`: `auto` is the device if it is a GPU."""
+    auto = "host" if jax.default_backend() == "cpu" else "device"
+    return auto if replay_on == "auto" else replay_on
+
+
 def rows_for(capacity: int, num_envs: int) -> int:
     """The slots of a ring, so that all rings together hold `capacity` transitions with their whole stacks."""
     return max(capacity // num_envs, 1) + STACK + 1

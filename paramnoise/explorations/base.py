@@ -88,6 +88,15 @@ class Exploration:
         """What a log should show."""
         return {}
 
+    def applying(self, actions: int, is_discrete: bool) -> dict[str, Any]:
+        """The settings that matter, by name, with the values that they come to; for people.
+
+        Args:
+            actions: the number of discrete actions, or the dimensions of continuous ones.
+            is_discrete: whether actions are discrete.
+        """
+        return dataclasses.asdict(self)
+
     # For a small network a compiled call costs several times what the network computes, so a strategy may have a twin
     # of `act` in NumPy. Loops use the twin only if the class that defines `act` defines it too (`has_twin`): a subclass
     # that overrides `act` alone is never bypassed.
@@ -159,6 +168,11 @@ def definition(what: Any) -> str:
 def explorations_for(policy: type) -> list[str]:
     """The names of the explorations that can act on a type of policy."""
     return [name for name, classes in _REGISTERED.items() if any(policy in cls.policies for cls in classes)]
+
+
+def is_known(name: str) -> bool:
+    """Whether there is an exploration of that name, for any type of policy."""
+    return name in _REGISTERED
 
 
 def find_exploration(name: str, policy: type) -> type[Exploration]:

@@ -190,6 +190,11 @@ class OnPolicyParameterNoise(Exploration):
             "noise_failed": state.failed,
         }
 
+    def applying(self, actions: int, is_discrete: bool) -> dict[str, Any]:
+        natural, adaptive = ("damping", "cg_steps", "shrinkage", "max_backtracks"), ("alpha", "adapt_every")
+        absent = {*(natural if self.scaling == "adaptive" else adaptive), *(["perturb_log_std"] * is_discrete)}
+        return {name: value for name, value in super().applying(actions, is_discrete).items() if name not in absent}
+
     def _where(self, policy: Policy) -> Where | None:
         if not self.perturb_log_std:
             return None

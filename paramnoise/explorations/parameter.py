@@ -80,9 +80,9 @@ class ParameterNoise(Exploration):
     def init(self, policy: Policy, obs: Array) -> ParameterNoiseState:
         num_envs = obs.shape[0]
         policies = parameter_noise.perturb_each(jax.random.key(0), policy, 0.0, num_envs)
-        nan = jnp.float32(jnp.nan)
+        nan, sigma = jnp.float32(jnp.nan), self._first_sigma(not isinstance(policy, DeterministicPolicy))
         return ParameterNoiseState(
-            policies, jnp.zeros(num_envs, jnp.int32), parameter_noise.initial_scale(self._first_sigma(policy)), nan, nan
+            policies, jnp.zeros(num_envs, jnp.int32), parameter_noise.initial_scale(sigma), nan, nan
         )
 
     def begin_episode(
@@ -138,12 +138,22 @@ class ParameterNoise(Exploration):
             return jnp.float32(DEFAULT_RMS_DELTA)
         return parameter_noise.delta_from_epsilon(annealed_epsilon(self, step), num_actions)
 
-    def _first_sigma(self, policy: Policy) -> float:
+    def _first_sigma(self, is_discrete: bool) -> float:
         if self.sigma is not None:
             return schedules.first_value(self.sigma)
-        if not isinstance(policy, DeterministicPolicy):
+        if is_discrete:
             return 0.01
         return DEFAULT_RMS_DELTA if self.delta is None else schedules.first_value(self.delta)
+
+    def applying(self, actions: int, is_discrete: bool) -> dict[str, Any]:
+        values = {**super().applying(actions, is_discrete), "sigma": self._first_sigma(is_discrete)}
+        if is_discrete and self.delta is None:
+            ends = (self.epsilon_start, self.epsilon_end)
+            first, last = (float(parameter_noise.delta_from_epsilon(epsilon, actions)) for epsilon in ends)
+            return {**values, "delta": f"{first:.3g} to {last:.3g}"}
+        for name in ("epsilon_start", "epsilon_end", "anneal_steps"):
+            del values[name]
+        return {**values, "delta": self.delta or DEFAULT_RMS_DELTA}
 
     def report(self, state: ParameterNoiseState, step: Array) -> dict[str, Array]:
         return {

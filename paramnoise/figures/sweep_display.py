@@ -23,6 +23,7 @@ class SweepDisplay:
         self._title, self._total, self._console = title, len(pieces), console
         self._waiting = {piece.name: piece.steps - piece.steps_done() for piece in todo}
         self._running: dict[str, tuple[Piece, Progress | None]] = {}
+        self._rates: dict[str, float] = {}  # the last of each piece that had one, also of those that ended
         self.finished = len(pieces) - len(todo)
         self.failures: dict[str, str] = {}
         self._last_line = time.monotonic()
@@ -35,6 +36,8 @@ class SweepDisplay:
             self._running[piece.name] = (piece, None)
         elif event.state == "progress":
             self._running[piece.name] = (piece, event.detail)
+            if event.detail.steps_per_second > 0:
+                self._rates[piece.name] = event.detail.steps_per_second
             self._heartbeat()
         else:
             del self._running[piece.name]
@@ -60,15 +63,19 @@ class SweepDisplay:
 
     def _headline(self) -> str:
         running = list(self._running.values())  # a copy, since the table is drawn by a thread of its own
-        heard = [(piece, progress) for piece, progress in running if progress is not None]
-        rate = sum(progress.steps_per_second for _, progress in heard)
-        left = sum(list(self._waiting.values())) + sum(piece.steps for piece, progress in running if not progress)
-        left += sum(piece.steps - progress.step for piece, progress in heard)
+        left = sum(list(self._waiting.values()))
+        left += sum(piece.steps - (progress.step if progress else 0) for piece, progress in running)
+        # A piece's first report has no rate yet, and a cell of the chain may have no second one: such a piece counts
+        # as the others do in the mean.
+        rates = dict(self._rates)
+        usual = sum(rates.values()) / len(rates) if rates else 0.0
+        rate = sum(rates.get(piece.name, usual) for piece, _ in running)
         failed = f", {len(self.failures)} failed" if self.failures else ""
-        return (
-            f"{self._title}: {self.finished} of {self._total} finished{failed}, {len(running)} running, "
-            f"{len(self._waiting)} waiting; {rate:,.0f} steps/s, {duration(left, rate)} left"
+        counts = (
+            f"{self.finished} of {self._total} finished{failed}, {len(running)} running, {len(self._waiting)} waiting"
         )
+        speed = f"; {rate:,.0f} steps/s, {duration(left, rate)} left" if rate > 0 else ""
+        return f"{self._title}: {counts}{speed}"
 
     def table(self) -> Table:
         """The pieces that are running now, under the state of the whole."""
@@ -82,15 +89,13 @@ class SweepDisplay:
                 continue
             value = "" if progress.value is None else f"{progress.value:.1f}"
             rate = progress.steps_per_second
-            left = duration(piece.steps - progress.step, rate)
-            table.add_row(piece.name, "running", f"{progress.step:,}", f"{piece.steps:,}", value, f"{rate:,.0f}", left)
+            pace = (f"{rate:,.0f}", duration(piece.steps - progress.step, rate)) if rate > 0 else ("", "")
+            table.add_row(piece.name, "running", f"{progress.step:,}", f"{piece.steps:,}", value, *pace)
         return table
 
 
 def duration(steps: int, steps_per_second: float) -> str:
     """The time that some steps take, for people."""
-    if steps_per_second <= 0:
-        return "?"
     minutes, seconds = divmod(round(steps / steps_per_second), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from paramnoise.agents.base import Learner
+from paramnoise.experience.frames import resolved_place
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ACT
 from paramnoise.loops.environments import EnvSource, EnvStep, with_terminal_limits
@@ -60,7 +61,7 @@ class Stepping:
         self._resets, self._any_start = self._starts.copy(), True
         self.progress = Progress(self.seeds, num_envs)
         self._stacks = Stacks((*self._shape, *learner.spaces.observation)) if self._shows_frames else None
-        on_host = replay_on == "host" or (replay_on == "auto" and jax.default_backend() == "cpu")
+        on_host = resolved_place(replay_on) == "host"
         self._frames_to_device = self._shows_frames and not on_host
         self._feed = self._make_feed(on_host, save_replay)
         keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])  # plain arrays, saved as all others are

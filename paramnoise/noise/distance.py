@@ -51,3 +51,16 @@ def delta_from_epsilon(epsilon: ArrayLike, num_actions: int) -> Array:
     """
     epsilon = jnp.asarray(epsilon, jnp.float32)
     return -jnp.log1p(epsilon / num_actions - epsilon)
+
+
+def epsilon_from_delta(delta: ArrayLike, num_actions: int) -> Array:
+    """The opposite of `delta_from_epsilon`: epsilon = (1 - exp(-delta)) n / (n - 1).
+
+    Args:
+        delta: the threshold, at least 0.
+        num_actions: n, the number of actions, at least 2.
+
+    Returns:
+        The epsilon that the threshold matches; above 1 if delta is above log(n), the largest that an epsilon has.
+    """
+    return -jnp.expm1(-jnp.asarray(delta, jnp.float32)) * num_actions / (num_actions - 1)

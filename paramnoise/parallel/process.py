@@ -2,10 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Literal, get_args
 
 import jax
 
-from paramnoise.validation import RunError, UsageError
+from paramnoise.validation import RunError, UsageError, lookup
+
+Device = Literal["cpu", "gpu"]
 
 INTERRUPTED = 128
 """Added to a signal's number, it is the exit status of a command that the signal stopped."""
@@ -14,6 +17,26 @@ INTERRUPTED = 128
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def use_device(device: Device) -> None:
+    """Lets this process compute on a CPU or on a GPU, whatever JAX_PLATFORMS says; call it before anything is computed.
+
+    Raises:
+        UsageError: if there is no such device, or JAX has started on another one.
+    """
+    lookup("device", device, dict.fromkeys(get_args(Device)))
+    before = jax.config.values["jax_platforms"]
+    # JAX takes a GPU by itself; told "gpu", it wants those of every maker. And replay on the host needs the CPU too.
+    jax.config.update("jax_platforms", "cpu" if device == "cpu" else "")
+    found = jax.default_backend()  # starts JAX, unless it has started before
+    if found == device:
+        return
+    jax.config.update("jax_platforms", before)
+    remedy = "choose a device before anything is computed"
+    if device == "gpu":
+        remedy = f"a GPU needs an NVIDIA driver and pip install 'paramnoise[cuda]'; {remedy}"
+    raise UsageError(f"JAX computes on the {found}, not on a {device}: {remedy}")
 
 
 def compute_on_cpu() -> None:

@@ -58,9 +58,9 @@ class RunDirectory:
         """
         if self.exists():
             held = self.config()
-            differing = [name for name, (old, new) in differences(held, config).items() if old != new]
+            differing = {name: values for name, values in differences(held, config).items() if values[0] != values[1]}
             if differing:
-                raise UsageError(f"{self.path} holds a run with another config ({', '.join(differing)} differ)")
+                raise UsageError(f"{self.path} holds a run with another config: {_described(differing)}")
             if not resume:
                 raise UsageError(f"{self.path} holds this run already: pass --resume to go on, or another --run-dir")
             if config.steps < held.steps:
@@ -81,6 +81,14 @@ class RunDirectory:
         """The config of the run that the directory holds, with `parts` of the user's that are not registered."""
         with self.naming_plugins():
             return RunConfig.from_json(self._read_json("config.json").get("config", {}), parts)
+
+    def settings(self) -> dict[str, Any]:
+        """The config's fields as `flat` names them, in JSON: those of plug-ins that are not loaded, too."""
+        config = self._read_json("config.json").get("config", {})
+        try:
+            return flat(config)
+        except (KeyError, TypeError, AttributeError):
+            raise UsageError(f"{self.path / 'config.json'} is damaged: it holds no run's config") from None
 
     @contextlib.contextmanager
     def naming_plugins(self) -> Iterator[None]:
@@ -182,15 +190,31 @@ def csv_text(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
 
 def differences(held: RunConfig, wanted: RunConfig) -> dict[str, tuple[Any, Any]]:
     """The fields of two configs side by side, nested ones by name, but for `steps` and the workers of ES."""
-    sides = []
-    for config in (held, wanted):
-        values = config.to_json()
-        nested = {
-            f"{part}.{name}": value for part in ("agent", "exploration") for name, value in values.pop(part).items()
-        }
-        sides.append({**values, **nested})
-    names = dict.fromkeys([*sides[0], *sides[1]])
-    return {name: (sides[0].get(name), sides[1].get(name)) for name in names if name not in MAY_DIFFER}
+    ours, theirs = flat(held.to_json()), flat(wanted.to_json())
+    names = dict.fromkeys([*ours, *theirs])
+    return {name: (ours.get(name), theirs.get(name)) for name in names if name not in MAY_DIFFER}
+
+
+def flat(config: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a config in JSON, those of its agent and its exploration by names such as `agent.gamma`."""
+    parts = {part: config[part] for part in ("agent", "exploration")}
+    nested = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+    return {**{name: value for name, value in config.items() if name not in parts}, **nested}
+
+
+def _described(differing: dict[str, tuple[Any, Any]]) -> str:
+    """Fields that differ, as the options that set them, with both values."""
+    kind = "exploration.kind"
+    names = [name for name in differing if kind not in differing or name == kind or not name.startswith("exploration.")]
+    return ", ".join(f"{_option(name)} is {differing[name][0]} there and {differing[name][1]} here" for name in names)
+
+
+def _option(name: str) -> str:
+    """What sets a field on the command line."""
+    part, _, field = name.rpartition(".")
+    if part == "exploration":
+        return "--exploration" if field == "kind" else f"{field} of --exploration"
+    return f"--{field.replace('_', '-')}"
 
 
 def provenance() -> dict[str, Any]:

@@ -4,10 +4,17 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
+import jax
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from paramnoise.agents.base import Spaces, applying
+from paramnoise.envs.base import preset
+from paramnoise.experience.frames import resolved_place
+from paramnoise.networks.own import described
+from paramnoise.runs.config import RunConfig, as_tuples
 
 
 class Bar(Protocol):
@@ -50,6 +57,46 @@ def bar(total: int, label: str, unit: str, show: bool = True) -> Iterator[Bar]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as progress:
         yield _LiveBar(progress, total, label)
+
+
+def settings_lines(config: RunConfig, spaces: Spaces) -> list[str]:
+    """A run's settings for people: those that matter to this agent here, with the values that they come to."""
+    agent = {name: value for name, value in described(applying(config.agent, spaces)).items() if value is not None}
+    exploration = config.exploration.applying(spaces.actions, spaces.is_discrete)
+    run: dict[str, Any] = {name: getattr(config, name) for name in ("steps", "num_envs", "eval_every", "eval_episodes")}
+    if config.log_every is not None:
+        run["log_every"] = config.log_every
+    if config.terminal_time_limits:
+        run["terminal_time_limits"] = True
+    if config.made_by.experience == "replay":
+        run["overlap"] = config.overlap
+        if spaces.shows_frames:
+            run.update(replay_on=resolved_place(config.replay_on), save_replay=config.save_replay)
+    env = ", ".join((config.env, *(f"{name} {value}" for name, value in config.env_kwargs.items())))
+    lines = [f"{config.algorithm} on {env}, exploration {config.exploration.kind}, seed {config.seed}"]
+    for part, values in (("agent", agent), ("exploration", exploration), ("run", run)):
+        if values:
+            lines.append(f"  {part}: " + ", ".join(f"{name} {_shown(value)}" for name, value in values.items()))
+    known = preset(config.env, config.env_kwargs)
+    own = known.for_agent(config.algorithm)
+    sides = (
+        (own.with_exploration(config.exploration.kind), config.agent, agent),
+        (own.explorations.get(config.exploration.kind, {}), config.exploration, exploration),
+        (known.run, config, run),
+    )
+    kept = [
+        name
+        for settings, of, shown in sides
+        for name, value in settings.items()
+        if name in shown and getattr(of, name) == as_tuples(value)
+    ]
+    if kept:
+        lines.append(f"  from the preset of {config.env}: {', '.join(kept)}")
+    return [*lines, f"  device: {jax.default_backend()}"]
+
+
+def _shown(value: Any) -> str:
+    return str([*value]) if isinstance(value, tuple) else str(value)
 
 
 def describe(row: dict[str, float]) -> str:

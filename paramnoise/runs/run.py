@@ -120,7 +120,7 @@ def run(
     resume: bool = False,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     tensorboard: bool = False,
-    on_start: Callable[[], None] = lambda: None,
+    on_start: Callable[[HostLoop], None] = lambda loop: None,
     watcher: Watcher | None = None,
 ) -> dict[str, Any]:
     """Trains to the end, or until it is asked to stop, and returns the summary.
@@ -134,7 +134,7 @@ def run(
         checkpoint_seconds: a checkpoint follows an evaluation if the last one is that old; one is written at a stop and
             at the end in any case.
         tensorboard: whether to write event files for TensorBoard too.
-        on_start: called once the environment and the directory have proved usable.
+        on_start: called with the loop once the environment and the directory have proved usable.
         watcher: who follows the run, which then prints nothing and touches no signal; None: the terminal, with a bar,
             and Ctrl-C and SIGTERM stop it.
 
@@ -159,7 +159,7 @@ def run_together(
     alike = {repr(dataclasses.replace(config, seed=0)) for config in configs}
     if len(alike) != 1 or len({config.seed for config in configs}) != len(configs):
         raise UsageError("runs side by side differ in their seeds, and in nothing else")
-    return _run(configs, paths, resume, checkpoint_seconds, False, lambda: None, watcher)
+    return _run(configs, paths, resume, checkpoint_seconds, False, lambda loop: None, watcher)
 
 
 def _run(
@@ -168,7 +168,7 @@ def _run(
     resume: bool,
     checkpoint_seconds: float,
     tensorboard: bool,
-    on_start: Callable[[], None],
+    on_start: Callable[[HostLoop], None],
     watcher: Watcher | None,
 ) -> list[dict[str, Any]]:
     require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
@@ -179,7 +179,7 @@ def _run(
     directories = [RunDirectory(path) for path in paths]
     for directory, own in zip(directories, configs, strict=True):
         directory.claim(own, resume)
-    on_start()
+    on_start(loop)
     files = [RunFiles(loop, member, each, checkpoint_seconds, tensorboard) for member, each in enumerate(directories)]
     if len({each.first_step for each in files}) > 1:
         raise UsageError("runs side by side were saved at different steps and cannot go on: remove them to start over")

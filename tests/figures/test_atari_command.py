@@ -139,7 +139,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(capsys, words, named):
 
 def test_a_run_of_another_config_in_the_way_is_an_error_before_anything_runs(finished, capsys):
     assert main(f"{SMOKE} --eval-episodes 5 --out {finished}".split()) == 2
-    assert "another config (eval_episodes differ)" in capsys.readouterr().err
+    assert "another config: --eval-episodes is 3 there and 5 here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["reproduce", "plot"])

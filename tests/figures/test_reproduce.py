@@ -274,7 +274,7 @@ def test_a_run_of_another_config_in_the_way_is_an_error_before_anything_runs(und
     before = files(out)
     command = f"{SWEEP.replace('--eval-episodes 1', '--eval-episodes 2')} --seeds 2 --out {out}"
     assert main(command.split()) == 2
-    assert "another config (eval_episodes differ)" in capsys.readouterr().err
+    assert "another config: --eval-episodes is 1 there and 2 here" in capsys.readouterr().err
     assert files(out) == before
 
 

@@ -71,7 +71,20 @@ def test_a_run_that_has_not_been_heard_of_is_starting(tmp_path):
     display.follow(Event(runs[0], "started"))
     screen.print(display.table())
     assert "starting" in shown(screen)
-    assert "? left" in shown(screen)
+    assert "steps/s, " not in shown(screen)
+
+
+def test_a_piece_without_a_rate_counts_as_the_others_do(tmp_path):
+    runs, screen = three_runs(tmp_path), console()
+    display = SweepDisplay("figure", runs, runs, screen)
+    finish(runs[0])
+    for each, reports in ((runs[0], [(100, 0.0), (900, 200.0)]), (runs[1], [(100, 0.0)])):
+        display.follow(Event(each, "started"))
+        for step, rate in reports:
+            display.follow(Event(each, "progress", Progress(step, None, rate)))
+    display.follow(Event(runs[0], "finished"))
+    screen.print(display.table())
+    assert "1 running, 1 waiting; 200 steps/s, 0:00:10 left" in shown(screen)  # (900 + 1,000) / 200, rounded
 
 
 @pytest.mark.parametrize(("seconds", "lines"), [(0.0, 2), (1e9, 0)])
@@ -87,7 +100,7 @@ def test_without_a_terminal_the_state_of_the_whole_is_a_line_now_and_then(tmp_pa
 
 @pytest.mark.parametrize(
     ("steps", "rate", "text"),
-    [(10, 0.0, "?"), (59, 1.0, "0:00:59"), (3_600, 1.0, "1:00:00"), (90_061, 1.0, "25:01:01")],
+    [(59, 1.0, "0:00:59"), (3_600, 1.0, "1:00:00"), (90_061, 1.0, "25:01:01")],
 )
 def test_durations_are_hours_minutes_and_seconds(steps, rate, text):
     assert duration(steps, rate) == text

@@ -7,7 +7,7 @@ from hypothesis.extra import numpy as npst
 from scipy.special import softmax
 from scipy.stats import entropy
 
-from paramnoise.noise import delta_from_epsilon, kl_distance, rms_distance
+from paramnoise.noise import delta_from_epsilon, epsilon_from_delta, kl_distance, rms_distance
 
 LOGITS = npst.arrays(np.float32, (5, 3), elements=st.floats(-10, 10, width=32))
 HALVES, QUARTERS = np.log([0.5, 0.5]), np.log([0.25, 0.75])
@@ -90,3 +90,15 @@ def test_delta_is_the_kl_from_the_greedy_to_the_epsilon_greedy_policy(epsilon: f
 def test_delta_follows_an_array_of_epsilons():
     delta = delta_from_epsilon(jnp.array([0.0, 1.0]), 2)
     np.testing.assert_allclose(delta, [0.0, np.log(2)], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("delta", "num_actions", "epsilon"), [(0.0, 4, 0.0), (np.log(2), 3, 0.75), (np.log(18), 18, 1.0)]
+)
+def test_epsilon_from_delta_by_hand(delta: float, num_actions: int, epsilon: float):
+    assert epsilon_from_delta(delta, num_actions) == pytest.approx(epsilon, abs=1e-6)
+
+
+def test_epsilon_and_delta_are_each_other_s_opposite():
+    for epsilon in (1e-3, 0.1, 0.9):
+        assert epsilon_from_delta(delta_from_epsilon(epsilon, 6), 6) == pytest.approx(epsilon, rel=1e-4)
