@@ -1,5 +1,6 @@
 """The small object that people use: learn, predict, evaluate, save, load."""
 
+import contextlib
 import dataclasses
 import math
 import re
@@ -26,6 +27,7 @@ from paramnoise.runs import checkpoint, video
 from paramnoise.runs.config import RunConfig, RunSettings, make_config
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import Bar, bar, describe
+from paramnoise.runs.lock import only_writer
 from paramnoise.runs.run import RunFiles, load_loop, make_loop, save_loop, set_up_process, train
 from paramnoise.validation import UsageError, require, require_extra
 
@@ -159,15 +161,18 @@ class Agent:
             eval_every=self.config.eval_every if eval_every is None else eval_every,
             eval_episodes=self.config.eval_episodes if eval_episodes is None else eval_episodes,
         )
-        files = [] if log_dir is None else [self._open(Path(log_dir), config, tensorboard)]
         followers = Followers(self, callback)
-        with bar(config.steps, f"{self.algorithm} {config.env}", "steps", show=progress) as shown:
+        with contextlib.ExitStack() as stack:
+            files = []
+            if log_dir is not None:
+                files.append(self._open(Path(log_dir), config, tensorboard, stack))
+            shown = stack.enter_context(bar(config.steps, f"{self.algorithm} {config.env}", "steps", show=progress))
             watcher = _Learning(self.history, followers, shown if progress else None)
             train(self._loop, files, config, watcher, followers.on_episode_end)
         return self
 
-    def _open(self, path: Path, config: RunConfig, tensorboard: bool) -> RunFiles:
-        """The files of a run directory that is new, or this agent's own."""
+    def _open(self, path: Path, config: RunConfig, tensorboard: bool, stack: contextlib.ExitStack) -> RunFiles:
+        """The files of a run directory that is new, or this agent's own; it is held until the stack is closed."""
         if tensorboard:
             require_extra("tensorboardX", "tensorboard", "TensorBoard logs")
         config.to_json()  # refuses what could not be loaded, before anything is written
@@ -179,8 +184,10 @@ class Agent:
                 f"{path} holds a run at step {at:,}, and this agent is at step {self.step:,}: choose another log_dir, "
                 f"or go on with the run itself, pn.load({str(path)!r})"
             )
-        directory.claim(config, resume=holds_run)
-        return RunFiles(self._loop, 0, directory, tensorboard=tensorboard, restores=False)
+        stack.enter_context(only_writer(path))
+        files = RunFiles(self._loop, 0, config, directory, tensorboard=tensorboard, restores=False)
+        files.begin()
+        return files
 
     def history_frame(self) -> Any:
         """`history` as a pandas DataFrame, for those who have pandas."""
@@ -274,7 +281,7 @@ class Agent:
         if path.exists() and not (path / "config.json").exists() and (path.is_file() or any(path.iterdir())):
             raise UsageError(f"{path} exists and is not a saved agent: choose another path")
         self.config.to_json()  # refuses what could not be loaded, before anything is written
-        save_loop(self._loop, path / "checkpoint", wall_time=0.0)
+        save_loop(self._loop, path / "checkpoint", {"wall_time": 0.0, "digests": {"config": self.config.digest()}})
         RunDirectory(path).write_config(self.config)
 
     @classmethod
@@ -374,10 +381,14 @@ def load(
     config = directory.config(parts)
     if env is None and not config.env_is_id:
         raise UsageError(f"{path} was made with an environment object ({config.env}): pass env= to load it")
+    if env is None:
+        directory.check_env(config)
     agent = object.__new__(agent_class(config.algorithm))
     with directory.naming_plugins():  # the environment may be a plug-in's
         agent._adopt(config, config.env if env is None else env)
-    agent._holds_experience = load_loop(agent._loop, directory.checkpoint).get("holds_experience", True)
+    facts = load_loop(agent._loop, directory.checkpoint)
+    directory.check_digests(facts.get("digests", {}), config, facts["step"])
+    agent._holds_experience = facts.get("holds_experience", True)
     agent.history = [{name: _number(text) for name, text in row.items()} for row in directory.rows()]
     return agent
 

@@ -31,12 +31,17 @@ def train(
     run_dir: Path | None,
     *,
     resume: bool,
+    or_start: bool = False,
     checkpoint_seconds: float,
     tensorboard: bool,
     device: Device | None,
 ) -> int:
-    """`paramnoise train`; without `run_dir` the run has a directory below runs/."""
-    path = run_dir or _default_run_dir(config, resume)
+    """`paramnoise train`; without `run_dir` the run has a directory below runs/.
+
+    With `or_start` the run is resumed if there is one, and started if not.
+    """
+    path = run_dir or _default_run_dir(config, resume or or_start)
+    resume = resume or (or_start and RunDirectory(path).exists())
     set_up_process(config, config.env)
     if device is not None:
         use_device(device)
@@ -64,12 +69,16 @@ def _print_settings(config: RunConfig, spaces: Spaces, path: Path) -> None:
     print("\n".join([*settings_lines(config, spaces), f"  directory: {path}"]), flush=True)
 
 
-def resume(run_dir: Path, steps: int | None, *, checkpoint_seconds: float, device: Device | None) -> int:
+def resume(
+    run_dir: Path, steps: int | None, *, checkpoint_seconds: float, device: Device | None, trust_env: bool
+) -> int:
     """`paramnoise resume`: the settings are those that the directory holds, but for `steps`, which may be more."""
     directory = RunDirectory(run_dir)
     if not directory.exists():
         raise UsageError(f"nothing to resume: {run_dir} holds no run")
     config = directory.config()
+    if not trust_env:
+        directory.check_env(config)
     if not config.env_is_id:
         raise UsageError(
             f"{run_dir} was made with an environment object ({config.env}): load it in Python, and learn on"
@@ -85,14 +94,16 @@ def resume(run_dir: Path, steps: int | None, *, checkpoint_seconds: float, devic
         )
 
 
-def evaluate(run_dir: Path, episodes: int, seed: int, video: Path | None, device: Device | None) -> int:
+def evaluate(
+    run_dir: Path, episodes: int, seed: int, video: Path | None, device: Device | None, trust_env: bool
+) -> int:
     """`paramnoise evaluate`."""
     require(episodes >= 1, "episodes", episodes, "at least 1")
     if video is not None:
         check_path(video)
     if device is not None:
         use_device(device)
-    agent = api.load(run_dir)
+    agent = api.load(run_dir, RunDirectory(run_dir).config().env if trust_env else None)
     filmed = agent.record(video, seed=seed) if video is not None else None
     print(f"{agent.algorithm} on {agent.config.env} after {agent.step:,} steps, noise-free:")
     print(agent.evaluate(episodes, seed))
@@ -118,11 +129,13 @@ def claims(results: Path, out: Path | None, readme: tuple[Path, ...]) -> int:
     return 0
 
 
-def delta(run_dir: Path, sigmas: Sequence[float], states: int, seed: int, device: Device | None) -> int:
+def delta(
+    run_dir: Path, sigmas: Sequence[float], states: int, seed: int, device: Device | None, trust_env: bool
+) -> int:
     """`paramnoise delta`."""
     if device is not None:
         use_device(device)
-    report = which_delta(run_dir, sigmas, states=states, seed=seed)
+    report = which_delta(run_dir, sigmas, states=states, seed=seed, trust_env=trust_env)
     config = report.config
     print(
         f"{config.algorithm} on {config.env} after {report.step:,} steps, in {report.states:,} states of noise-free "

@@ -52,6 +52,8 @@ class Train(RunSettings, Task, Generic[Settings]):
     """Where the run is kept; by default a new directory below runs/."""
     resume: bool = False
     """Go on with the run that the directory holds."""
+    resume_or_start: bool = False
+    """Go on with the run if the directory holds one, and start it if not: for jobs that are stopped and put back."""
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     """Seconds after which an evaluation is followed by a checkpoint; one is written at the end in any case."""
     tensorboard: bool = False
@@ -67,6 +69,7 @@ def resume(
     steps: int | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     device: Device | None = None,
+    trust_env: bool = False,
 ) -> Command:
     """What `paramnoise resume` takes.
 
@@ -75,8 +78,11 @@ def resume(
         steps: environment steps in all, to go on for longer than was asked for at first.
         checkpoint_seconds: seconds after which an evaluation is followed by a checkpoint.
         device: what to compute on; None: what JAX chooses, a GPU if it finds one.
+        trust_env: make the stored environment though its id names a module, whose import runs code.
     """
-    return lambda: commands.resume(run_dir, steps, checkpoint_seconds=checkpoint_seconds, device=device)
+    return lambda: commands.resume(
+        run_dir, steps, checkpoint_seconds=checkpoint_seconds, device=device, trust_env=trust_env
+    )
 
 
 def evaluate(
@@ -85,6 +91,7 @@ def evaluate(
     seed: int = 0,
     video: Path | None = None,
     device: Device | None = None,
+    trust_env: bool = False,
 ) -> Command:
     """What `paramnoise evaluate` takes.
 
@@ -94,8 +101,9 @@ def evaluate(
         seed: decides the environments' random draws.
         video: a file, .mp4 or .gif, for a video of the first episode.
         device: what to compute on; None: what JAX chooses, a GPU if it finds one.
+        trust_env: make the stored environment though its id names a module, whose import runs code.
     """
-    return lambda: commands.evaluate(run_dir, episodes, seed, video, device)
+    return lambda: commands.evaluate(run_dir, episodes, seed, video, device, trust_env)
 
 
 def delta(
@@ -104,6 +112,7 @@ def delta(
     states: int = 1_000,
     seed: int = 0,
     device: Device | None = None,
+    trust_env: bool = False,
 ) -> Command:
     """What `paramnoise delta` takes.
 
@@ -113,8 +122,9 @@ def delta(
         states: how many states at the most; they are those of a few noise-free episodes.
         seed: decides the episodes and the noise.
         device: what to compute on; None: what JAX chooses, a GPU if it finds one.
+        trust_env: make the stored environment though its id names a module, whose import runs code.
     """
-    return lambda: commands.delta(run_dir, sigmas, states, seed, device)
+    return lambda: commands.delta(run_dir, sigmas, states, seed, device, trust_env)
 
 
 def claims(results: Path = Path("results"), out: Path | None = None, readme: tuple[Path, ...] = ()) -> Command:
@@ -205,6 +215,7 @@ def _train_command(agent: AgentEntry, known: Preset, exploration: str | None) ->
             _run_config(agent, args),
             args.run_dir,
             resume=args.resume,
+            or_start=args.resume_or_start,
             checkpoint_seconds=args.checkpoint_seconds,
             tensorboard=args.tensorboard,
             device=args.device,

@@ -84,6 +84,7 @@ def test_training_leaves_a_run_directory(trained):
         "summary.json",
         "checkpoint",
         "best",
+        ".lock",
     }
     assert json.loads((path / "summary.json").read_text())["status"] == "finished"
 

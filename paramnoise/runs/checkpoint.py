@@ -21,6 +21,8 @@ from paramnoise.validation import UsageError
 
 State = TypeVar("State")
 INDEX = "checkpoint.json"
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+"""Opens a file and never what a link points to: a run directory may come from elsewhere."""
 FORMAT = 2
 """Changes when checkpoints of before can no longer be read; paramnoise 0.1 wrote 1."""
 
@@ -93,7 +95,8 @@ def facts(directory: Path) -> dict[str, Any]:
 def write_atomically(path: Path, write: Callable[[Any], Any]) -> None:
     """Writes a file so that a reader, or a crash, sees the old content or the new, never a part."""
     temporary = temporary_of(path)
-    with temporary.open("wb") as file:
+    temporary.unlink(missing_ok=True)  # of a run that was killed; a link is removed, not followed
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o644), "wb") as file:
         write(file)
         file.flush()
         os.fsync(file.fileno())

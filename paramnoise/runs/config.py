@@ -1,6 +1,8 @@
 """What a run is: the one definition of its settings, for the command line, the API and the run directory."""
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -10,6 +12,8 @@ from paramnoise.explorations.base import Exploration, is_registered
 from paramnoise.networks.own import OWN_PARTS, described, given_again
 from paramnoise.validation import UsageError, check_types, lookup, require
 
+MAY_DIFFER = ("steps", "agent.workers", "agent.engine", "agent.ray_address")
+"""The fields of a config that a resumed run may change."""
 ReplayPlace = Literal["auto", "device", "host"]
 
 
@@ -97,6 +101,16 @@ class RunConfig(RunSettings):
         agent = {field.name: getattr(self.agent, field.name) for field in dataclasses.fields(self.agent)}
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return _plain({**own, "agent": described(agent), "exploration": exploration})
+
+    def digest(self) -> str:
+        """A digest of all that a resumed run may not change, but for objects of the user's."""
+        values = self.to_json()
+        agent = {name: value for name, value in values["agent"].items() if name not in OWN_PARTS}
+        kept = {**values, "agent": agent}
+        for name in MAY_DIFFER:
+            part, _, field = name.rpartition(".")
+            (kept[part] if part else kept).pop(field, None)
+        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
     @classmethod
     def from_json(cls, values: dict[str, Any], parts: Mapping[str, Any] | None = None) -> "RunConfig":

@@ -2,8 +2,10 @@
 
 import contextlib
 import csv
+import hashlib
 import importlib.metadata
 import io
+import itertools
 import json
 import os
 import platform
@@ -13,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from paramnoise.plugins import loaded_plugins, missing_plugins_hint
-from paramnoise.runs.checkpoint import temporary_of, write_atomically
-from paramnoise.runs.config import RunConfig
+from paramnoise.runs import lock
+from paramnoise.runs.checkpoint import NO_FOLLOW, temporary_of, write_atomically
+from paramnoise.runs.config import MAY_DIFFER, RunConfig
 from paramnoise.validation import UsageError
 
 FIRST_COLUMNS = (
@@ -29,10 +32,6 @@ FIRST_COLUMNS = (
 )
 WALL_CLOCK_COLUMNS = ("steps_per_second", "wall_time")
 """The only columns in which two runs of one seed may differ."""
-
-
-MAY_DIFFER = ("steps", "agent.workers", "agent.engine", "agent.ray_address")
-"""The fields of a config that a resumed run may change."""
 
 
 class RunDirectory:
@@ -67,7 +66,7 @@ class RunDirectory:
                 raise UsageError(f"{self.path} holds a run of {held.steps} steps: give --steps {held.steps} or more")
         elif self.path.exists() and not self.path.is_dir():
             raise UsageError(f"{self.path} is a file, not a run directory")
-        elif self.path.exists() and any(file != self._unfinished_config() for file in self.path.iterdir()):
+        elif self.path.exists() and any(file not in self._left_by_a_kill() for file in self.path.iterdir()):
             raise UsageError(f"{self.path} exists, is not empty and is not a run directory")
         elif resume:
             raise UsageError(f"nothing to resume: {self.path} holds no run")
@@ -81,6 +80,14 @@ class RunDirectory:
         """The config of the run that the directory holds, with `parts` of the user's that are not registered."""
         with self.naming_plugins():
             return RunConfig.from_json(self._read_json("config.json").get("config", {}), parts)
+
+    def check_env(self, config: RunConfig) -> None:
+        """Raises UsageError if making the stored environment would import a module that its id names."""
+        if ":" in config.env:
+            raise UsageError(
+                f"{self.path} names an environment of a module, {config.env!r}, and importing that would run its code: "
+                "if you trust it, name it yourself (env= in Python, --trust-env on the command line)"
+            )
 
     def settings(self) -> dict[str, Any]:
         """The config's fields as `flat` names them, in JSON: those of plug-ins that are not loaded, too."""
@@ -118,7 +125,8 @@ class RunDirectory:
         text = csv_text(_columns(row), [row])
         if self._progress.exists():
             text = text.split("\n", 1)[1]
-        with self._progress.open("a", newline="") as file:
+        descriptor = os.open(self._progress, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_FOLLOW, 0o644)
+        with os.fdopen(descriptor, "a", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -132,8 +140,27 @@ class RunDirectory:
         """The rows of progress so far, as text; a last line without an end, of a run that was killed, is none."""
         if not self._progress.exists():
             return []
-        whole, _, _ = self._progress.read_text().rpartition("\n")
-        return list(csv.DictReader(whole.splitlines()))
+        whole, _, _ = self._progress.read_text(errors="replace").rpartition("\n")
+        rows = list(csv.DictReader(whole.splitlines()))
+        try:
+            steps = [int(row["step"]) for row in rows]
+        except (KeyError, TypeError, ValueError):
+            raise UsageError(f"{self._progress} is damaged: a row has no step") from None
+        if any(later <= earlier for earlier, later in itertools.pairwise(steps)):
+            raise UsageError(f"{self._progress} is damaged: its steps do not increase")
+        return rows
+
+    def digests(self, config: RunConfig, step: int) -> dict[str, str]:
+        """What a checkpoint knows of the files beside it: digests of the config, and of the rows up to its step."""
+        rows = [row for row in self.rows() if int(row["step"]) <= step]
+        return {"config": config.digest(), "rows": hashlib.sha256(json.dumps(rows).encode()).hexdigest()}
+
+    def check_digests(self, digests: Mapping[str, str], config: RunConfig, step: int) -> None:
+        """Raises UsageError if config.json or progress.csv is not what the checkpoint was written with."""
+        found = self.digests(config, step)
+        for part, name in (("config", "config.json"), ("rows", "progress.csv")):
+            if part in digests and digests[part] != found[part]:
+                raise UsageError(f"{self.path / name} is damaged: it is not the one that the checkpoint belongs to")
 
     def forget_after(self, step: int) -> None:
         """Drops what was written after the checkpoint which a resumed run goes on from: rows, and the summary."""
@@ -158,9 +185,9 @@ class RunDirectory:
         is_name = lambda name: isinstance(name, str) and name.replace(".", "_").isidentifier()  # noqa: E731
         return [name for name in names if is_name(name)] if isinstance(names, list) else []
 
-    def _unfinished_config(self) -> Path:
+    def _left_by_a_kill(self) -> tuple[Path, ...]:
         """What a run that was killed at its very start leaves."""
-        return temporary_of(self.path / "config.json")
+        return temporary_of(self.path / "config.json"), self.path / lock.NAME
 
     def _write_json(self, name: str, value: dict[str, Any]) -> None:
         text = json.dumps(value, indent=2) + "\n"

@@ -18,6 +18,7 @@ from paramnoise.runs import checkpoint
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import Bar, StopFlag, bar, describe, stop_on_signals
+from paramnoise.runs.lock import only_writer
 from paramnoise.runs.tensorboard import TensorBoardLog
 from paramnoise.validation import RunError, UsageError, require, require_extra
 
@@ -79,16 +80,16 @@ def make_loop(configs: Sequence[RunConfig], env: EnvLike) -> HostLoop:
     )
 
 
-def save_loop(loop: HostLoop, directory: Path, wall_time: float) -> None:
+def save_loop(loop: HostLoop, directory: Path, facts: dict[str, Any]) -> None:
     """Writes a checkpoint of a loop of one seed, unless its parameters are not finite: then the one before is kept."""
-    stage_loop(loop, 0, directory, wall_time)()
+    stage_loop(loop, 0, directory, facts)()
 
 
-def stage_loop(loop: HostLoop, member: int, directory: Path, wall_time: float) -> Callable[[], None]:
+def stage_loop(loop: HostLoop, member: int, directory: Path, facts: dict[str, Any]) -> Callable[[], None]:
     """Writes a checkpoint of one of the seeds beside the one before; the function returned puts it in its place."""
     check_finite(loop, member)
     state, own = loop.snapshot(member)
-    return checkpoint.stage(directory, state, own, {"step": loop.step, "wall_time": wall_time})
+    return checkpoint.stage(directory, state, own, {"step": loop.step, **facts})
 
 
 def load_loop(loop: HostLoop, directory: Path, member: int = 0) -> dict[str, Any]:
@@ -177,17 +178,25 @@ def _run(
     config = configs[0]
     loop = make_loop(configs, config.env)
     directories = [RunDirectory(path) for path in paths]
-    for directory, own in zip(directories, configs, strict=True):
-        directory.claim(own, resume)
-    on_start(loop)
-    files = [RunFiles(loop, member, each, checkpoint_seconds, tensorboard) for member, each in enumerate(directories)]
-    if len({each.first_step for each in files}) > 1:
-        raise UsageError("runs side by side were saved at different steps and cannot go on: remove them to start over")
-    try:
-        with _terminal(config) if watcher is None else contextlib.nullcontext(watcher) as watching:
-            return train(loop, files, config, watching)
-    finally:
-        loop.close()
+    with contextlib.ExitStack() as stack:
+        stack.callback(loop.close)
+        for directory, own in zip(directories, configs, strict=True):
+            directory.check(own, resume)
+        for directory in directories:
+            stack.enter_context(only_writer(directory.path))
+        files = [
+            RunFiles(loop, member, own, directory, checkpoint_seconds, tensorboard)
+            for member, (own, directory) in enumerate(zip(configs, directories, strict=True))
+        ]
+        if len({each.first_step for each in files}) > 1:
+            raise UsageError(
+                "runs side by side were saved at different steps and cannot go on: remove them to start over"
+            )
+        for each in files:
+            each.begin()
+        on_start(loop)
+        watching = stack.enter_context(_terminal(config) if watcher is None else contextlib.nullcontext(watcher))
+        return train(loop, files, config, watching)
 
 
 def train(
@@ -298,35 +307,45 @@ class RunFiles:
         self,
         loop: HostLoop,
         member: int,
+        config: RunConfig,
         directory: RunDirectory,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
         tensorboard: bool = False,
         *,
         restores: bool = True,
     ):
-        """Brings one of the loop's seeds to the directory's checkpoint, if it holds one, and the other files to it.
+        """Brings one of the loop's seeds to the directory's checkpoint, if it holds one; nothing is written yet.
 
         Args:
             loop: what is trained.
             member: which of its seeds.
+            config: of that seed.
             directory: where to write.
             checkpoint_seconds: the age of a checkpoint at which the next one is due.
             tensorboard: whether to write event files too.
             restores: False if the loop is where the directory's checkpoint is already.
         """
-        self._loop, self._member = loop, member
-        self._directory, self._checkpoint_seconds = directory, checkpoint_seconds
-        wall_before, self._saved_step = 0.0, -1
+        self._loop, self._member, self._config = loop, member, config
+        self._directory, self._checkpoint_seconds, self._tensorboard = directory, checkpoint_seconds, tensorboard
+        self._wall_before, self._saved_step = 0.0, -1
         if (directory.checkpoint / checkpoint.INDEX).exists():
             facts = (
                 load_loop(loop, directory.checkpoint, member) if restores else checkpoint.facts(directory.checkpoint)
             )
-            wall_before, self._saved_step = facts["wall_time"], loop.step
-        directory.forget_after(loop.step)
-        self._log = TensorBoardLog(directory.tensorboard, directory.rows(), wall_before) if tensorboard else None
-        self._best = max(_evaluations(directory), default=-np.inf)
+            self._wall_before, self._saved_step = facts["wall_time"], loop.step
+            directory.check_digests(facts.get("digests", {}), config, loop.step)
         self.first_step = loop.step
-        self.clock = Clock(loop.step, wall_before)
+
+    def begin(self) -> None:
+        """Writes the config, and brings the other files to the step of the loop."""
+        directory, step = self._directory, self.first_step
+        directory.write_config(self._config)
+        directory.forget_after(step)
+        self._log = (
+            TensorBoardLog(directory.tensorboard, directory.rows(), self._wall_before) if self._tensorboard else None
+        )
+        self._best = max(_evaluations(directory), default=-np.inf)
+        self.clock = Clock(step, self._wall_before)
         self._saved_at = time.perf_counter()
 
     def add(self, row: dict[str, float]) -> None:
@@ -347,7 +366,9 @@ class RunFiles:
         """Writes a checkpoint that takes its place when the function is called, unless the last one is of this step."""
         if self._loop.step == self._saved_step:
             return lambda: None
-        commit = stage_loop(self._loop, self._member, self._directory.checkpoint, self.clock.seconds())
+        digests = self._directory.digests(self._config, self._loop.step)
+        facts = {"wall_time": self.clock.seconds(), "digests": digests}
+        commit = stage_loop(self._loop, self._member, self._directory.checkpoint, facts)
         self._saved_step, self._saved_at = self._loop.step, time.perf_counter()
         return commit
 
@@ -374,7 +395,12 @@ class RunFiles:
         """Writes the agent as it is, without its experience, for others to evaluate: no run goes on from it."""
         best = self._directory.best()
         state = self._loop.state(self._member)._replace(experience=())
-        facts = {"step": self._loop.step, "eval_return_mean": self._best, "holds_experience": False}
+        facts = {
+            "step": self._loop.step,
+            "eval_return_mean": self._best,
+            "holds_experience": False,
+            "digests": {"config": self._config.digest()},
+        }
         checkpoint.save(best.checkpoint, state, {}, facts)
 
 

@@ -60,7 +60,13 @@ class Report(NamedTuple):
 
 
 def which_delta(
-    path: Path, sigmas: Sequence[float] = SIGMAS, *, states: int = 1_000, probes: int = PROBES, seed: int = 0
+    path: Path,
+    sigmas: Sequence[float] = SIGMAS,
+    *,
+    states: int = 1_000,
+    probes: int = PROBES,
+    seed: int = 0,
+    trust_env: bool = False,
 ) -> Report:
     """Measures what noise does to the policy of a run directory, or of a saved agent.
 
@@ -70,6 +76,7 @@ def which_delta(
         states: how many states at the most; they are spread over a few noise-free episodes.
         probes: perturbations of each sigma.
         seed: decides the episodes and the perturbations.
+        trust_env: make the stored environment though its id names a module, whose import runs code.
 
     Raises:
         UsageError: if there is no such agent, or it was made with an environment object.
@@ -79,6 +86,8 @@ def which_delta(
     require(probes >= 1, "probes", probes, "at least 1")
     directory = RunDirectory(path)
     config = directory.config()
+    if not trust_env:
+        directory.check_env(config)
     if not config.env_is_id:
         raise UsageError(f"{path} was made with an environment object ({config.env}), which cannot be made anew here")
     with directory.naming_plugins():  # the environment may be a plug-in's

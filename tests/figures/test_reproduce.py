@@ -80,7 +80,7 @@ def test_a_sweep_leaves_a_run_directory_per_run(undisturbed):
     out, _ = undisturbed
     for exploration in ("none", "gaussian"):
         names = {file.name for file in run_of(out, exploration).iterdir()}
-        assert names == {"config.json", "progress.csv", "summary.json", "checkpoint", "best"}
+        assert names == {"config.json", "progress.csv", "summary.json", "checkpoint", "best", ".lock"}
         config = json.loads((run_of(out, exploration) / "config.json").read_text())["config"]
         assert (config["env"], config["exploration"]["kind"], config["steps"]) == (ENV, exploration, 300)
 

@@ -69,8 +69,8 @@ def test_a_crash_at_any_point_of_writing_leaves_the_old_or_the_new_checkpoint_wh
         assert set(state["weights"].tolist()) == set(own["returns"].tolist()) == {facts["step"]}
         save(directory, 3.0)
         assert len(list(directory.iterdir())) == 2  # nothing of the crash is left
-    # Arrays: content, name, folder; the index likewise; then the old arrays go.
-    assert held == [1.0] * 5 + [2.0] * 2
+    # Arrays: what a kill left goes, content, name, folder; the index likewise; then the old arrays go.
+    assert held == [1.0] * 7 + [2.0] * 2
 
 
 @pytest.mark.parametrize("nth", [1, 5, 9, 19])

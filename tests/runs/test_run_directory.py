@@ -197,7 +197,7 @@ def test_a_config_of_before_a_setting_was_there_has_the_setting_s_default(held):
     path.write_text(json.dumps(written))
     assert held.config() == config()
     held.claim(config(), resume=True)
-    assert "terminal_time_limits" in refusal(held, config(terminal_time_limits=True), resume=True)
+    assert "terminal-time-limits" in refusal(held, config(terminal_time_limits=True), resume=True)
 
 
 @pytest.mark.parametrize("change", [{"algorithm": "sarsa"}, {"steps": 0}, {"bogus": 1}, {"agent": {"bogus": 1}}])
