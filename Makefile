@@ -21,9 +21,10 @@ demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped
 	$(BIN)/paramnoise reproduce chain --scale small --out demo
 
 # Tests compile more than they run: with JAX_DISABLE_MOST_OPTIMIZATIONS=0 they try what users run, in half as long again.
-# XLA's new emitters of fusions take a third longer to compile than its old ones.
+# XLA's new emitters of fusions take a third longer to compile than its old ones, and a program that is split into parts
+# for as many threads takes a fifth longer: the cores are busy with two processes of tests anyway.
 test: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
-test: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
+test: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 test: $(READY)  ## the whole suite but the slow checks
 	$(BIN)/pytest -n 2 --dist loadfile
 

@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,13 @@ ENVS, STEPS, LENGTH = 2, 50, 15  # episodes of 15 steps: 4 segments in each envi
 SEGMENTS = np.concatenate([np.arange(STEPS) // LENGTH, 4 + np.arange(STEPS) // LENGTH])
 
 
+@functools.cache
 def learner(config=CONFIG, is_discrete=False):
     return trpo.make(config, Spaces(observation=(3,), actions=2, is_discrete=is_discrete))
+
+
+def first_state(agent):
+    return jax.jit(agent.init)(jax.random.key(0))
 
 
 def rollout(state, config=CONFIG, sigma=0.3, obs_scale=1.0):
@@ -70,7 +76,7 @@ def naive(state, batch, advantage, flat):
 @pytest.mark.parametrize("is_discrete", [False, True])
 def test_the_gradient_of_the_surrogate_is_that_of_finite_differences(is_discrete):
     with jax.enable_x64(True):
-        state = learner(is_discrete=is_discrete).init(jax.random.key(0))
+        state = first_state(learner(is_discrete=is_discrete))
         state = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, state)
         batch = rollout(state)
         as_double = lambda x: x.astype(jnp.float64)  # noqa: E731
@@ -87,7 +93,7 @@ def test_the_gradient_of_the_surrogate_is_that_of_finite_differences(is_discrete
 
 
 def test_gain_and_kl_are_measured_under_each_episode_s_own_noise():
-    state = learner().init(jax.random.key(0))
+    state = first_state(learner())
     batch, advantage = rollout(state), np.random.default_rng(1).normal(size=100).astype(np.float32)
     objective = surrogate(state, batch, advantage)
     flat = ravel_pytree(state.policy)[0]
@@ -100,7 +106,7 @@ def test_gain_and_kl_are_measured_under_each_episode_s_own_noise():
 
 
 def test_fisher_products_are_those_of_the_kl_s_hessian_on_the_subsample():
-    state = learner().init(jax.random.key(0))
+    state = first_state(learner())
     batch = rollout(state)
     seen = batch.rollout
     flat, unflatten = ravel_pytree(state.policy)
@@ -116,7 +122,7 @@ def test_fisher_products_are_those_of_the_kl_s_hessian_on_the_subsample():
 @pytest.mark.parametrize("is_discrete", [False, True])
 def test_an_update_improves_the_surrogate_within_the_trust_region(is_discrete):
     agent = learner(is_discrete=is_discrete)
-    state = agent.init(jax.random.key(0))
+    state = first_state(agent)
     batch = rollout(state)
     after, report = jax.jit(agent.update)(state, batch)
     assert report["accepted"] == 1
@@ -132,7 +138,7 @@ def test_an_update_improves_the_surrogate_within_the_trust_region(is_discrete):
 
 def test_the_baseline_is_fitted_after_the_update_on_the_returns_of_the_batch():
     agent = learner()
-    state = agent.init(jax.random.key(0))
+    state = first_state(agent)
     assert not state.baseline.any()
     batch = rollout(state)
     after, report = jax.jit(agent.update)(state, batch)
@@ -152,7 +158,7 @@ def assert_untouched(state, after, report):
 def test_a_step_that_violates_the_trust_region_is_rejected_and_leaves_the_policy_untouched():
     config = dataclasses.replace(CONFIG, max_backtracks=1)
     agent = learner(config)
-    state = agent.init(jax.random.key(0))
+    state = first_state(agent)
     batch = rollout(state, config)
     # The Fisher matrix sees even rows alone, where the policy hardly depends on its weights: the step is too long.
     obs = np.where(np.arange(STEPS)[:, None] % 2 == 0, 0.01, 1.0) * batch.rollout.obs
@@ -167,7 +173,7 @@ def test_a_step_that_violates_the_trust_region_is_rejected_and_leaves_the_policy
 
 def test_a_step_that_improves_nothing_is_rejected():
     agent = learner()
-    state = agent.init(jax.random.key(0))
+    state = first_state(agent)
     batch = rollout(state)
     after, report = jax.jit(agent.update)(state, changed(batch, reward=jnp.zeros_like(batch.rollout.reward)))
     assert report["backtracks"] == CONFIG.max_backtracks
@@ -191,7 +197,7 @@ def test_a_batch_without_reward_moves_no_policy_and_leaves_no_baseline():
 
 
 def test_an_offset_of_0_is_the_policy_itself():
-    state = learner().init(jax.random.key(0))
+    state = first_state(learner())
     flat = ravel_pytree(state.policy)[0]
     np.testing.assert_array_equal(ravel_pytree(displace(state.policy, jnp.zeros_like(flat)))[0], flat)
 

@@ -14,9 +14,16 @@ from paramnoise.noise import initial_scale, perturb
 
 KEY = jax.random.key(0)
 MANY = jnp.ones((10_000, 3))  # observations of many environments at once, to measure frequencies
-DISCRETE = GreedyPolicy(MLP([3, 8, 4], key=jax.random.key(1)))
-CONTINUOUS = DeterministicPolicy(MLP([3, 8, 2], key=jax.random.key(1)))
-ENSEMBLE = VotingPolicy(BootstrappedQNetwork([3, 8, 4], num_heads=5, key=jax.random.key(1)))
+
+
+@jax.jit
+def policies(key: Array) -> tuple[GreedyPolicy, DeterministicPolicy, VotingPolicy]:
+    discrete, continuous = (MLP([3, 8, actions], key=key) for actions in (4, 2))
+    ensemble = BootstrappedQNetwork([3, 8, 4], num_heads=5, key=key)
+    return GreedyPolicy(discrete), DeterministicPolicy(continuous), VotingPolicy(ensemble)
+
+
+DISCRETE, CONTINUOUS, ENSEMBLE = policies(jax.random.key(1))
 SILENT = DeterministicPolicy(jax.tree.map(jnp.zeros_like, CONTINUOUS.network))  # what acts is the noise
 NOISE = pn.ParameterNoise(sigma=0.5, delta=0.1)
 INVALID = {

@@ -1,6 +1,7 @@
 """Acting in NumPy: every twin is held to `act`, and none takes the place of what a user wrote."""
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import gymnasium as gym
@@ -32,24 +33,28 @@ OBS = np.random.default_rng(0).normal(1.0, 3.0, (3, 4)).astype(np.float32)
 SPACES = Spaces((4,), 2, False)
 
 
+@functools.cache
 def deterministic(layer_norm=True, seen=50):
     learner = ddpg.make(DDPGConfig(hidden_sizes=(16, 8), layer_norm=layer_norm), SPACES)
-    state = learner.init(jax.random.key(0))
+    state = jax.jit(learner.init)(jax.random.key(0))
     loud = lambda actor: actor.mlp.layers[-1].weight  # noqa: E731  # the first actions of an actor are near 0
     actor = eqx.tree_at(loud, state.networks.actor, replace_fn=lambda weight: 100 * weight)
     statistics = normalisers.init(4)
     if seen:
-        statistics = normalisers.observe(statistics, OBS[:1] + np.arange(seen)[:, None])
+        statistics = jax.jit(normalisers.observe)(statistics, OBS[:1] + np.arange(seen)[:, None])
     return learner.policy(state._replace(networks=state.networks._replace(actor=actor), statistics=statistics))
 
 
+def network(sizes, layer_norm=False):
+    return jax.jit(lambda key: MLP(sizes, key=key, layer_norm=layer_norm, activation=jnp.tanh))(jax.random.key(0))
+
+
 def gaussian(layer_norm=False):
-    network = MLP((4, 8, 6, 2), key=jax.random.key(0), layer_norm=layer_norm, activation=jnp.tanh)
-    return GaussianPolicy(network, jnp.array([-1.0, 0.5]))
+    return GaussianPolicy(network((4, 8, 6, 2), layer_norm), jnp.array([-1.0, 0.5]))
 
 
 def categorical():
-    return CategoricalPolicy(MLP((4, 8, 3), key=jax.random.key(0), layer_norm=False, activation=jnp.tanh))
+    return CategoricalPolicy(network((4, 8, 3)))
 
 
 def several():
@@ -112,7 +117,7 @@ def test_a_twin_does_what_act_does(monkeypatch, cls, name, num_envs):
     actor._noise = noise
     with monkeypatch.context() as patch:
         noise.replace(patch)
-        after, expected = exploration.act(jax.random.key(2), state, policy, obs, jnp.int32(0))
+        after, expected = jax.jit(exploration.act)(jax.random.key(2), state, policy, obs, jnp.int32(0))
     assert eqx.tree_equal(after, state)
     actions = actor.act(obs, 0)
     assert actions.shape == expected.shape
@@ -133,11 +138,11 @@ def test_without_noise_the_actions_are_those_of_the_policy(layer_norm, seen):
 @pytest.mark.parametrize("num_envs", [1, 2])
 def test_with_parameter_noise_each_environment_acts_by_its_own_policy(num_envs):
     acting, obs = POLICIES["deterministic"], np.repeat(OBS[:1], num_envs, axis=0)
-    policies = perturb_each(jax.random.key(1), acting, 0.3, num_envs)
+    policies = jax.jit(perturb_each, static_argnums=3)(jax.random.key(1), acting, 0.3, num_envs)
     exploration = pn.ParameterNoise()
-    explored = exploration.init(acting, jnp.asarray(obs))._replace(policies=policies)
+    explored = jax.jit(exploration.init)(acting, obs)._replace(policies=policies)
     actions = host(exploration, acting, explored, num_envs).act(obs, 0)
-    expected = jax.vmap(lambda perturbed, o: perturbed(o))(policies, obs)
+    expected = jax.jit(jax.vmap(lambda perturbed, o: perturbed(o)))(policies, obs)
     np.testing.assert_allclose(actions, expected, rtol=1e-4, atol=1e-5)
     assert len(np.unique(actions[:, 0])) == num_envs
 
@@ -147,8 +152,8 @@ def test_with_parameter_noise_each_environment_acts_by_its_own_policy(num_envs):
 def test_on_policy_each_environment_acts_by_the_policy_at_its_own_parameters(policy, num_envs):
     offsets = 0.5 * jax.random.normal(jax.random.key(1), (num_envs, ravel_pytree(policy)[0].size))
     obs, noise, exploration = OBS[:num_envs], KnownNoise(), pn.OnPolicyParameterNoise()
-    values = jax.vmap(lambda offset, o: displace(policy, offset)(o))(offsets, obs)
-    explored = exploration.init(policy, jnp.asarray(obs))._replace(offsets=offsets)
+    values = jax.jit(jax.vmap(lambda offset, o: displace(policy, offset)(o)))(offsets, obs)
+    explored = jax.jit(exploration.init)(policy, obs)._replace(offsets=offsets)
     actor = host(exploration, policy, explored, num_envs)
     actor._noise = noise
     if isinstance(policy, CategoricalPolicy):

@@ -1,5 +1,7 @@
 """The compiled and the host loop are the same training."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -25,11 +27,17 @@ CASES = {
 }
 
 
+@functools.cache
+def run_compiled(case, seeds):
+    """A compiled loop and its rows."""
+    loop = CompiledLoop(*CASES[case], chain(5), seeds=seeds, eval_every=EPISODE)
+    return loop, loop.run(10)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_both_loops_give_the_same_curve_and_the_same_parameters(case):
     learner, exploration = CASES[case]
-    compiled = CompiledLoop(learner, exploration, chain(5), seeds=[3], eval_every=EPISODE)
-    fast = compiled.run(10)
+    compiled, fast = run_compiled(case, seeds=(3,))
     host = HostLoop(learner, exploration, env_source("paramnoise/Chain-v0", {"length": 5}), seeds=[3])
     slow = [row for (row,) in host.run(10 * EPISODE, eval_every=EPISODE, eval_episodes=1)]
     assert len(slow) == 10
@@ -41,10 +49,7 @@ def test_both_loops_give_the_same_curve_and_the_same_parameters(case):
 
 
 def test_a_seed_does_not_depend_on_the_seeds_beside_it():
-    learner, exploration = CASES["parameter"]
-    rows = [
-        CompiledLoop(learner, exploration, chain(5), seeds=seeds, eval_every=EPISODE).run(10) for seeds in ([3], [7, 3])
-    ]
+    rows = [run_compiled("parameter", seeds)[1] for seeds in ((3,), (7, 3))]
     for name in rows[0]:  # a distance is a small difference of numbers near 1, whose last digit is 6e-8
         np.testing.assert_allclose(rows[0][name][:, 0], rows[1][name][:, 1], rtol=1e-4, atol=1e-6, err_msg=name)
     assert not np.allclose(rows[1]["q_loss"][:, 0], rows[1]["q_loss"][:, 1], equal_nan=True)
