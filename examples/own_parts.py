@@ -17,9 +17,7 @@ import paramnoise as pn
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
 
 
-@pn.register_network(
-    "normed"
-)  # its name in what is saved, and for `paramnoise --plugin own_parts ... --network normed`
+@pn.register_network("normed")  # the name that a saved agent finds it by
 def normed(observation_shape, outputs, key):
     """Layer norm before the nonlinearity, so that one sigma fits every layer (sec. 3 of the paper)."""
     first, last = jax.random.split(key)
