@@ -14,7 +14,7 @@ from paramnoise.runs.which_delta import which_delta
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
 ENV, WANTED = "CartPole-v1", 0.1  # explore as much as epsilon-greedy with an epsilon of 0.1
 
-first = pn.DQN(ENV, exploration=pn.ParameterNoise(), seed=0)
+first = pn.DQN(ENV, exploration="parameter", learning_starts=50, seed=0)
 first.learn(STEPS, eval_episodes=5)
 first.save("first")
 
@@ -24,6 +24,6 @@ for row in report.rows:
 
 delta = float(pn.noise.delta_from_epsilon(WANTED, num_actions=2))
 print(f"an epsilon of {WANTED} is a delta of {delta:.3f}")
-agent = pn.DQN(ENV, exploration=pn.ParameterNoise(delta=delta), seed=0)
+agent = pn.DQN(ENV, exploration=pn.ParameterNoise(delta=delta), learning_starts=50, seed=0)
 agent.learn(STEPS, eval_episodes=5)
 print(agent.evaluate(episodes=5))

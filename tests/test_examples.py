@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from paramnoise.networks import own
+
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
@@ -18,6 +20,8 @@ def test_an_example_runs(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
+    for parts in ("NETWORKS", "OPTIMIZERS"):  # what an example registers is forgotten with it
+        monkeypatch.setattr(own, parts, dict(getattr(own, parts)))
     monkeypatch.setattr(sys, "argv", [str(path), "60"])
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out

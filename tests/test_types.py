@@ -41,6 +41,12 @@ def test_the_readme_s_code_has_no_error(checker, tmp_path):
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
+def test_the_typed_example_has_no_error(checker, tmp_path):
+    found = check(checker, (ROOT / "examples" / "typed.py").read_text(), tmp_path)
+    assert "no issues found" in found or "0 errors" in found, found
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
 def test_each_mistake_of_a_script_is_found(checker, tmp_path):
     found = check(checker, WRONG, tmp_path)
     for line in (4, 5, 6, 7):

@@ -3,6 +3,7 @@
 import contextlib
 import signal
 from collections.abc import Iterator
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any, Protocol
 
@@ -49,9 +50,10 @@ class _PlainLines:
 
 @contextlib.contextmanager
 def bar(total: int, label: str, unit: str, show: bool = True) -> Iterator[Bar]:
-    """Shows progress toward `total`: a live bar on a terminal or in a notebook, elsewhere lines alone."""
+    """Shows progress toward `total`: a live bar on a terminal or in a notebook with widgets, elsewhere lines alone."""
     console = Console()
-    if not (show and (console.is_terminal or console.is_jupyter)):
+    is_live = find_spec("ipywidgets") is not None if console.is_jupyter else console.is_terminal
+    if not (show and is_live):
         yield _PlainLines()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
