@@ -20,7 +20,7 @@ def cart_pole() -> gym.Env:
 
 def tiny(env="CartPole-v1", **settings) -> pn.DQN:
     """An agent that no preset changes."""
-    fixed = {"exploration": pn.ParameterNoise(adapt_every=3), "num_envs": 2, "double_q": False}
+    fixed = {"exploration": pn.ParameterNoise(adapt_every=3), "num_envs": 2, "double_q": False, "learning_rate": 3e-4}
     return pn.DQN(env, **{**fixed, **TINY, **settings})
 
 
