@@ -16,17 +16,17 @@ GAMMA = 0.6
 SETTINGS = {
     "hidden_sizes": (16,),
     "gamma": GAMMA,
-    "learning_rate": 3e-3,
+    "learning_rate": 6e-3,
     "batch_size": 32,
     "buffer_size": 2_000,
     "learning_starts": 50,
-    "target_every": 20,
+    "target_every": 10,
 }
 SPACES = Spaces((3,), 2, True)
 UNIFORM = EpsilonGreedy(epsilon_end=1.0)
 
 
-def trained(learner, exploration, steps=6_000):
+def trained(learner, exploration, steps=1_500):
     loop = CompiledLoop(learner, exploration, probe(), seeds=[0, 1], eval_every=steps)
     return loop, loop.run(1)
 
