@@ -82,6 +82,8 @@ class UserVectors(Environments):
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
         """Starts new episodes, of another seed than all before; says that these are not the ones that were saved."""
+        if "restores" not in snapshot:
+            raise UsageError("the agent was saved with environments of ours: pass one, or its id, not a vector (env=)")
         self._restores = int(snapshot["restores"]) + 1
         warnings.warn(
             f"{env_name(self._vectors[0])} is a vector environment of your own, whose episodes cannot be brought back: "

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from paramnoise.loops.environments import Environments, EnvSource, EnvStep
-from paramnoise.validation import RunError, require
+from paramnoise.validation import RunError, UsageError, require
 
 
 class VectorEnv(Environments):
@@ -77,6 +77,8 @@ class VectorEnv(Environments):
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
         """Brings every environment back to a snapshot by replaying its episode; returns the observations."""
+        if "episode" not in snapshot:
+            raise UsageError("the agent was saved with a vector environment of its own: pass one like it (env=)")
         self._episode = snapshot["episode"].copy()
         obs = np.empty(self._shape, self._dtype)
         for i, env in enumerate(self._envs):

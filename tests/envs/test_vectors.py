@@ -234,6 +234,8 @@ SPACE = gym.make_vec("CartPole-v1", num_envs=3).observation_space
 def test_what_was_saved_goes_on_with_new_episodes_and_says_so(tmp_path):
     agent = pn.DQN(make_cart_poles(), **TINY).learn(40, **QUIET)
     agent.save(tmp_path)
+    with pytest.raises(UsageError, match="was saved with a vector environment of its own"):
+        pn.load(tmp_path, "CartPole-v1")
     with pytest.warns(UserWarning, match="cannot be brought back") as warned:
         loaded = pn.load(tmp_path, make_cart_poles())
     assert "\n" not in str(warned[0].message)
