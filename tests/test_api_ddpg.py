@@ -5,7 +5,14 @@ import pytest
 import paramnoise as pn
 
 QUIET = {"progress": False, "eval_every": 1_000, "eval_episodes": 2}
-SETTINGS = {"hidden_sizes": (8, 8), "batch_size": 8, "buffer_size": 150, "train_every": 40, "train_steps": 3}
+SETTINGS = {
+    "hidden_sizes": (8, 8),
+    "batch_size": 8,
+    "buffer_size": 150,
+    "train_every": 40,
+    "train_steps": 3,
+    "learning_starts": 0,
+}
 
 
 def tiny(exploration="parameter", **settings):

@@ -226,7 +226,7 @@ def test_a_run_that_goes_on_for_longer_has_no_point_at_its_first_end(finished, t
 def test_a_run_of_another_config_is_in_the_way(finished):
     each, _ = finished
     other = each._replace(config=dataclasses.replace(each.config, eval_episodes=2))
-    with pytest.raises(UsageError, match=r"another config \(eval_episodes differ\)"):
+    with pytest.raises(UsageError, match="another config: --eval-episodes is 1 there and 2 here"):
         other.check()
 
 

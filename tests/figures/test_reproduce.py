@@ -18,8 +18,8 @@ from paramnoise.figures import base
 from paramnoise.figures.base import FIGURES
 from paramnoise.figures.curves import CurveScale
 
-ENV = "Pendulum-v1"  # its returns tell two policies apart after a few steps
-TINY = "--scale smoke --envs Pendulum-v1 --eval-every 150 --eval-episodes 1 --workers 1"
+ENV = "Reacher-v4"  # its returns tell two policies apart after a few steps
+TINY = "--scale smoke --envs Reacher-v4 --eval-every 150 --eval-episodes 1 --workers 1"
 # Two short runs and no parameter noise: few programs to compile.
 SWEEP = f"reproduce ddpg-sparse {TINY} --explorations none gaussian --steps 300"
 
@@ -36,7 +36,7 @@ def files(path: Path) -> dict[Path, tuple[bytes, int]]:
 
 
 def run_of(out: Path, exploration: str) -> Path:
-    return out / "ddpg-sparse/Pendulum-v1" / exploration / "seed-0"
+    return out / "ddpg-sparse/Reacher-v4" / exploration / "seed-0"
 
 
 def results(out: Path) -> str:
@@ -106,9 +106,9 @@ def test_the_figure_and_a_table_are_made(undisturbed):
     out, printed = undisturbed
     assert (out / "ddpg-sparse/ddpg-sparse.png").read_bytes().startswith(b"\x89PNG")
     assert "2 runs, 0 on disk" in printed
-    assert "[2/2] Pendulum-v1/gaussian/seed-0: return" in printed
+    assert "[2/2] Reacher-v4/gaussian/seed-0: return" in printed
     (line,) = [line for line in printed.splitlines() if "gaussian" in line and "300" in line and "to" in line]
-    assert "Pendulum-v1" in line
+    assert "Reacher-v4" in line
     rows = list(csv.DictReader((out / "ddpg-sparse/summary.csv").read_text().splitlines()))
     assert [(row["exploration"], row["step"], row["seeds"]) for row in rows] == [
         ("none", "300", "1"),
@@ -119,11 +119,11 @@ def test_the_figure_and_a_table_are_made(undisturbed):
 
 def test_a_second_call_runs_nothing(undisturbed):
     out, _ = undisturbed
-    before = files(out / "ddpg-sparse/Pendulum-v1")
+    before = files(out / "ddpg-sparse/Reacher-v4")
     status, printed = call(f"{SWEEP} --out {out}")
     assert status == 0
     assert "2 runs, 2 on disk" in printed
-    assert files(out / "ddpg-sparse/Pendulum-v1") == before
+    assert files(out / "ddpg-sparse/Reacher-v4") == before
 
 
 def test_fewer_steps_are_served_from_disk(undisturbed, tmp_path):
@@ -209,7 +209,7 @@ def test_a_failed_run_is_listed_costs_no_other_and_is_tried_again(undisturbed, t
     arrays.write_bytes(whole[:-1])
     status, printed = call(f"{SWEEP} --out {tmp_path}")
     assert status == 1
-    reasons = [line for line in printed.splitlines() if line.startswith("Pendulum-v1/none/seed-0 failed:")]
+    reasons = [line for line in printed.splitlines() if line.startswith("Reacher-v4/none/seed-0 failed:")]
     assert len(reasons) == 1
     assert "damaged" in reasons[0]
     assert "1 of 2 runs failed" in printed

@@ -69,7 +69,7 @@ def test_the_same_config_is_taken_again_only_to_resume(held):
     ("changes", "named"),
     [
         ({"seed": 1}, "--seed is 0 there and 1 here"),
-        ({"num_envs": 2}, "--num-envs is 1 there and 2 here"),
+        ({"num_envs": 2}, "--num-envs is 4 there and 2 here"),
         ({"agent": {"gamma": 0.5}}, "--gamma is 0.99 there and 0.5 here"),
         ({"exploration": ParameterNoise(delta=0.2)}, "delta of --exploration is 0.1 there and 0.2 here"),
         ({"exploration": EpsilonGreedy()}, ": --exploration is parameter there and epsilon-greedy here"),
