@@ -6,6 +6,7 @@ import paramnoise as pn
 
 QUIET = {"progress": False, "eval_every": 1_000, "eval_episodes": 2}
 SETTINGS = {"hidden_sizes": (8, 8), "batch_size": 8, "buffer_size": 150, "train_every": 40, "train_steps": 3}
+SETTINGS["learning_starts"] = 0  # not the preset's
 
 
 def tiny(exploration="parameter", **settings):
