@@ -248,10 +248,11 @@ def _cells(rows: Sequence[Measured], task: Task) -> tuple[str, ...]:
     """What the seeds of one exploration came to."""
     returns = [row.final_return for row in sorted(rows, key=lambda row: row.seed)]
     reached = [row.reached_at for row in rows if row.reached_at is not None]
+    missing = f", {task.seeds - len(rows)} not measured yet" if len(rows) < task.seeds else ""
     return (
         f"{statistics.median(returns):.1f}",
         " ".join(f"{value:.1f}" for value in returns),
-        f"{sum(value >= task.threshold for value in returns)} of {len(returns)}",
+        f"{sum(value >= task.threshold for value in returns)} of {len(returns)}{missing}",
         f"{statistics.median(reached):,.0f} ({len(reached)})" if reached else "never",
         f"{statistics.median(row.steps / row.seconds for row in rows):,.0f}",
     )

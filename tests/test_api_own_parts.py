@@ -88,6 +88,7 @@ def test_ddpg_takes_an_actor_and_a_critic_and_its_delta_follows_a_schedule():
         exploration=pn.ParameterNoise(delta=pn.schedules.linear(0.5, 0.1, 80)),
         batch_size=8,
         buffer_size=150,
+        learning_starts=0,
         train_every=40,
         train_steps=3,
         learning_starts=0,

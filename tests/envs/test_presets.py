@@ -79,5 +79,5 @@ def test_the_table_says_how_many_seeds_solved_a_task_and_what_is_not_measured():
     ]
     lines = presets.table(rows).splitlines()
     measured = next(line for line in lines if "CartPole-v1 --exploration parameter" in line)
-    assert measured.endswith("| 475.0 | 474.9 475.0 500.0 | 2 of 3 | 25,000 (2) | 1,000 |")
+    assert measured.endswith("| 475.0 | 474.9 475.0 500.0 | 2 of 3, 2 not measured yet | 25,000 (2) | 1,000 |")
     assert all("not measured yet" in line for line in lines[2:] if line != measured)

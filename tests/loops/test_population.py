@@ -149,7 +149,7 @@ def test_a_resumed_run_may_have_another_number_of_workers_but_no_other_setting(u
     directory = RunDirectory(uninterrupted)
     directory.check(config(workers=2, steps=400), resume=True)
     directory.check(config(engine="ray", ray_address="auto"), resume=True)
-    with pytest.raises(UsageError, match="another config: --sigma is 0.02 there and 0.1 here"):
+    with pytest.raises(UsageError, match=r"another config: --sigma is 0.02 there and 0.1 here"):
         directory.check(config(sigma=0.1), resume=True)
 
 

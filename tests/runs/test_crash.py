@@ -91,6 +91,7 @@ def whole(tmp_path_factory) -> Path:
 
 KILLS = 20
 TRAIN = "train ddpg --env Pendulum-v1 --num-envs 2 --hidden-sizes 16 16 --batch-size 16 --buffer-size 50000"
+TRAIN += " --learning-starts 0"
 TRAIN += " --exploration parameter --steps 20000 --eval-every 400 --eval-episodes 1 --checkpoint-seconds 0 --run-dir"
 
 
