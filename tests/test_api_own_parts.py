@@ -91,7 +91,6 @@ def test_ddpg_takes_an_actor_and_a_critic_and_its_delta_follows_a_schedule():
         learning_starts=0,
         train_every=40,
         train_steps=3,
-        learning_starts=0,
     )
     before = agent.parameters
     agent.learn(80, eval_every=40, **QUIET)
