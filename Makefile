@@ -15,7 +15,7 @@ export JAX_PLATFORMS ?= cpu
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/xla
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.02
 
-.PHONY: demo test test-slow test-ray test-types lint format bench bench-scaling chain clean
+.PHONY: demo test test-slow test-ray test-examples test-types lint format bench bench-scaling chain clean
 
 demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped DQN and epsilon-greedy
 	$(BIN)/paramnoise reproduce chain --scale small --out demo
@@ -23,8 +23,8 @@ demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped
 # Tests compile more than they run: with JAX_DISABLE_MOST_OPTIMIZATIONS=0 they try what users run, in half as long again.
 # XLA's new emitters of fusions take a third longer to compile than its old ones, and a program that is split into parts
 # for as many threads takes a fifth longer: the cores are busy with two processes of tests anyway.
-test: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
-test: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
+test test-examples: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
+test test-examples: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 test: $(READY)  ## the whole suite but the slow checks
 	$(BIN)/pytest -n 2 --dist loadfile
 
@@ -33,6 +33,9 @@ test-slow: $(READY)  ## the checks that take minutes
 
 test-ray: $(RAY_READY)  ## the checks on small local Ray clusters, with the extra in an environment of its own
 	$(RAY)/bin/pytest -m ray
+
+test-examples: $(READY)  ## the scripts and notebooks of examples/
+	$(BIN)/pytest -n 2 --dist loadfile -m examples
 
 test-types: $(TYPES_READY)  ## mypy and pyright on what a user writes
 	$(TYPES)/bin/pytest -m types tests/test_types.py

@@ -15,6 +15,7 @@ def test_there_are_examples():
     assert EXAMPLES
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

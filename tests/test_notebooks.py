@@ -50,6 +50,7 @@ def in_a_room_of_its_own(tmp_path, monkeypatch):
     matplotlib.use(before)
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.usefixtures("in_a_room_of_its_own")
 def test_a_notebook_runs_and_draws(path: Path):
