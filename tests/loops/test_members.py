@@ -63,9 +63,9 @@ def setting(config=CONFIG, num_envs=2, is_discrete=False, max_steps=100, **env):
 
 
 def broadcast(learner, generation=2, seen=True):
-    state = learner.init(jax.random.key(0))
+    state = jax.jit(learner.init)(jax.random.key(0))
     data = np.random.default_rng(0).normal(3.0, 2.0, (50, 2)).astype(np.float32)
-    statistics = normalisers.observe(state.statistics, data) if seen else state.statistics
+    statistics = jax.jit(normalisers.observe)(state.statistics, data) if seen else state.statistics
     theta = np.asarray(ravel_pytree(state.network)[0])
     return Broadcast(generation, theta, jax.device_get(statistics)), state._replace(statistics=statistics)
 
@@ -162,7 +162,7 @@ def test_only_the_broadcast_grows_with_the_number_of_parameters():
 
 
 def first_broadcast(made_of):
-    state = made_of.learner.init(jax.random.key(0))
+    state = jax.jit(made_of.learner.init)(jax.random.key(0))
     return Broadcast(0, np.asarray(ravel_pytree(state.network)[0]), jax.device_get(state.statistics))
 
 

@@ -63,7 +63,7 @@ def test_a_policy_learns_the_bright_half():
 
 def test_each_environment_has_the_outputs_of_its_own_parameters_wherever_it_is():
     learner = learner_of()
-    networks = [learner.init(jax.random.key(i)).network for i in range(3)]
+    networks = [jax.jit(learner.init)(jax.random.key(i)).network for i in range(3)]
     flat = [np.asarray(ravel_pytree(network)[0]) for network in networks]
     outputs = []
     for order in ([0, 1, 2], [2, 0, 1]):
@@ -72,7 +72,8 @@ def test_each_environment_has_the_outputs_of_its_own_parameters_wherever_it_is()
             members.load(place, flat[which])
         outputs.append(members.outputs(STACKS[order])[np.argsort(order)])
     np.testing.assert_array_equal(*outputs)
-    expected = [network(stack) for network, stack in zip(networks, STACKS, strict=True)]
+    call = jax.jit(lambda network, stack: network(stack))
+    expected = [call(network, stack) for network, stack in zip(networks, STACKS, strict=True)]
     np.testing.assert_allclose(outputs[0], expected, atol=1e-6)
     assert len({float(x) for x in outputs[0].ravel()}) == 6
 
@@ -80,7 +81,7 @@ def test_each_environment_has_the_outputs_of_its_own_parameters_wherever_it_is()
 def evaluated(hidden):
     made_of = Setting(learner_of(hidden), env_source(Halves).make_env, 0, 2, 30)
     made_of = pickle.loads(pickle.dumps(made_of))
-    state = made_of.learner.init(jax.random.key(0))
+    state = jax.jit(made_of.learner.init)(jax.random.key(0))
     given = Broadcast(0, np.asarray(ravel_pytree(state.network)[0]), jax.device_get(state.statistics))
     return given, [e for ended in MemberEvaluator(made_of).evaluate(given, range(4)) for e in ended]
 
@@ -178,7 +179,7 @@ def test_frames_too_small_for_the_convolutions_are_refused():
 
 
 def test_units_and_filters_start_with_weights_of_norm_1_and_outputs_near_0():
-    network = learner_of().init(jax.random.key(0)).network
+    network = jax.jit(learner_of().init)(jax.random.key(0)).network
     *hidden, output = (*network.convolutions.layers, *network.head.layers)
     for layer in hidden:
         np.testing.assert_allclose(np.linalg.norm(layer.weight, axis=1), 1.0, rtol=1e-5)

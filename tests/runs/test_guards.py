@@ -60,7 +60,8 @@ def test_a_run_with_an_infinite_weight_fails_and_goes_on_from_its_last_good_chec
 
 def test_the_command_prints_one_line_and_exits_with_1(tmp_path, monkeypatch, capsys):
     poisons_at(monkeypatch, 40)
-    words = "train dqn --env CartPole-v1 --hidden-sizes 8 --batch-size 4 --buffer-size 64 --steps 40 --eval-episodes 2"
+    words = "train dqn --env CartPole-v1 --hidden-sizes 8 --batch-size 4 --buffer-size 64 --learning-starts 8"
+    words += " --target-every 4 --steps 40 --eval-episodes 2"
     assert main([*words.split(), "--run-dir", str(tmp_path / "run")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "not finite by step 40" in line
