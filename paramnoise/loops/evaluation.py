@@ -45,20 +45,21 @@ class Progress:
         self.on_episode: Callable[[EndedEpisode], None] | None = None
         """Who hears of episodes of the first seed as they end."""
         self._running = np.zeros(len(seeds) * num_envs)
-        self._lengths = np.zeros(len(seeds) * num_envs, np.int64)
+        self._time = 0
+        self._began = np.zeros(len(seeds) * num_envs, np.int64)
         self._num_envs = num_envs
 
     def count(self, reward: np.ndarray, resets: np.ndarray) -> bool:
         """Takes note of a step of every environment, and of where an episode, or a game, ended; whether one did."""
         self._running += reward
-        self._lengths += 1
+        self._time += 1
         ended = bool(resets.any())
         if ended:
             for place in map(int, np.flatnonzero(resets)):
                 member, env = divmod(place, self._num_envs)
-                self.end(member, env, float(self._running[place]), int(self._lengths[place]))
+                self.end(member, env, float(self._running[place]), self._time - int(self._began[place]))
             self._running[resets] = 0.0
-            self._lengths[resets] = 0
+            self._began[resets] = self._time
         return ended
 
     def end(self, member: int, env: int, episode_return: float, length: int) -> None:
@@ -72,7 +73,7 @@ class Progress:
         """What there is of one seed, the step apart."""
         return {
             "running_return": self._running[self._part(member)].copy(),
-            "running_length": self._lengths[self._part(member)].copy(),
+            "running_length": self._time - self._began[self._part(member)],
             "ended_returns": np.array(self.ended[member]),
             "episodes": np.array(self.episodes[member]),
         }
@@ -80,13 +81,14 @@ class Progress:
     def restore(self, member: int, parts: Mapping[str, np.ndarray]) -> None:
         """Goes back to a snapshot."""
         self._running[self._part(member)] = parts["running_return"]
-        self._lengths[self._part(member)] = parts.get("running_length", 0)  # a checkpoint of 0.2.0 does not know it
+        lengths = parts.get("running_length", 0)  # a checkpoint of 0.2.0 does not know it
+        self._began[self._part(member)] = self._time - lengths
         self.ended[member] = parts["ended_returns"].tolist()
         self.episodes[member] = int(parts["episodes"])
 
     def drop_running(self, member: int) -> None:
         """Forgets the episodes that were running, in whose place others start."""
-        self._running[self._part(member)] = 0.0
+        self._running[self._part(member)], self._began[self._part(member)] = 0.0, self._time
 
     def _part(self, member: int) -> slice:
         return slice(member * self._num_envs, (member + 1) * self._num_envs)

@@ -130,14 +130,15 @@ class HostLoop:
         `log_every`. `on_step` hears the step count as it grows, `on_episode` of the first seed's episodes as they end;
         `should_stop` is asked where a snapshot can be taken.
         """
-        self.collector.progress.on_episode = on_episode
-        while self.step < steps and not should_stop():
-            before = self.step
+        progress, log_every = self.collector.progress, self._log_every
+        progress.on_episode = on_episode
+        while (before := progress.step) < steps and not should_stop():
             if not self.collector.advance(on_step, should_stop):
                 return
-            if self.step // eval_every > before // eval_every or self.step >= steps:
+            step = progress.step
+            if step // eval_every > before // eval_every or step >= steps:
                 yield self._rows(eval_episodes)
-            elif self._log_every is not None and self.step // self._log_every > before // self._log_every:
+            elif log_every is not None and step // log_every > before // log_every:
                 yield self._rows(0)
 
     def policy(self, member: int = 0) -> Policy:
