@@ -9,13 +9,15 @@ RAY := .venv-ray
 RAY_READY := $(RAY)/.ready
 TYPES := .venv-types
 TYPES_READY := $(TYPES)/.ready
+REPORT := .venv-report
+REPORT_READY := $(REPORT)/.ready
 
 export JAX_PLATFORMS ?= cpu
 # Compiled programs are kept between runs of the tests: JAX compiles slowly and runs fast.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/xla
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.02
 
-.PHONY: demo test test-slow test-ray test-examples test-types lint format bench bench-scaling chain clean
+.PHONY: demo test test-slow test-ray test-examples test-types test-report lint format bench bench-scaling chain clean
 
 demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped DQN and epsilon-greedy
 	$(BIN)/paramnoise reproduce chain --scale small --out demo
@@ -39,6 +41,14 @@ test-examples: $(READY)  ## the scripts and notebooks of examples/
 
 test-types: $(TYPES_READY)  ## mypy and pyright on what a user writes
 	$(TYPES)/bin/pytest -m types tests/test_types.py
+
+# Chromium is installed where it is missing and may be; where it cannot be, a line says that nothing was tested.
+test-report: $(REPORT_READY)  ## the report in a real browser
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+		>/dev/null 2>&1 || true
+	@if command -v chromium >/dev/null; then $(REPORT)/bin/pytest -m browser tests/report; \
+		else echo "test-report: skipped, since there is no Chromium and it could not be installed"; fi
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -71,6 +81,11 @@ $(TYPES_READY): pyproject.toml constraints.txt
 	$(TYPES)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable . pytest mypy basedpyright
 	touch $(TYPES_READY)
 
+$(REPORT_READY): pyproject.toml constraints.txt
+	test -x $(REPORT)/bin/python || $(PYTHON) -m venv $(REPORT)
+	$(REPORT)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[report]' pytest playwright
+	touch $(REPORT_READY)
+
 # The peers need PyTorch, which has no place in the environment that the product is tested in.
 $(BENCH_READY): pyproject.toml constraints.txt benchmarks/constraints.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
@@ -84,4 +99,4 @@ $(RAY_READY): pyproject.toml constraints.txt
 	touch $(RAY_READY)
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(RAY) $(TYPES) .cache .pytest_cache .mypy_cache .ruff_cache demo runs
+	rm -rf $(VENV) $(BENCH) $(RAY) $(TYPES) $(REPORT) .cache .pytest_cache .mypy_cache .ruff_cache demo runs

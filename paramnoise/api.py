@@ -29,6 +29,7 @@ from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import Bar, bar, describe
 from paramnoise.runs.lock import only_writer
 from paramnoise.runs.run import RunFiles, load_loop, make_loop, save_loop, set_up_process, train
+from paramnoise.runs.side_by_side import record_side_by_side
 from paramnoise.validation import UsageError, require, require_extra
 
 
@@ -258,22 +259,48 @@ class Agent:
         require(episodes >= 1, "episodes", episodes, "at least 1")
         return Evaluation(tuple(self._loop.evaluate(episodes, seed).tolist()))
 
-    def record(self, path: str | Path, episodes: int = 1, seed: int = 0) -> Evaluation:
+    def record(
+        self, path: str | Path, episodes: int = 1, seed: int = 0, *, perturbed: int = 0, sigma: float | None = None
+    ) -> Evaluation:
         """Films the first noise-free episodes of `evaluate` with the same seed; returns their returns.
 
         Args:
             path: a file that ends in .mp4 (needs the extra `video`) or .gif.
             episodes: how many episodes, shown one after the other.
             seed: decides the environment's random draws.
+            perturbed: how many perturbed policies to film beside the clean one, on the same episode; their returns
+                follow the clean one's.
+            sigma: the standard deviation of their noise.
         """
         require(episodes >= 1, "episodes", episodes, "at least 1")
         path = Path(path)
         video.check_path(path)
+        seeds = [episode_seed(EVALUATION_STREAM + seed, i, 0) for i in range(episodes)]
+        if perturbed:
+            return self._record_perturbed(path, episodes, seeds[0], perturbed, sigma)
         if self._stack_shape is not None:
             return Evaluation(tuple(video.record_frames(self._loop, path, episodes, seed)))
         env = video.rendering_env(self._env_like, self.config.env_kwargs)
-        seeds = [episode_seed(EVALUATION_STREAM + seed, i, 0) for i in range(episodes)]
         return Evaluation(tuple(video.record(env, self._loop.policy(), path, seeds, self.config.eval_max_steps)))
+
+    def _record_perturbed(
+        self, path: Path, episodes: int, seed: int, perturbed: int, sigma: float | None
+    ) -> Evaluation:
+        require(perturbed >= 1, "perturbed", perturbed, "at least 0")
+        require(episodes == 1, "episodes", episodes, "1 where perturbed policies are filmed")
+        require(sigma is not None, "sigma", sigma, "a number where perturbed policies are filmed")
+        if self._stack_shape is not None:
+            raise UsageError("perturbed policies that see pixels cannot be filmed: record the clean one")
+        assert sigma is not None
+        policies = {f"perturbed {number + 1}": self.perturb(number, sigma) for number in range(perturbed)}
+        returns = record_side_by_side(
+            lambda: video.rendering_env(self._env_like, self.config.env_kwargs),
+            {"clean": self.policy, **policies},
+            path,
+            seed,
+            self.config.eval_max_steps,
+        )
+        return Evaluation(tuple(returns))
 
     def save(self, path: str | Path) -> None:
         """Writes the whole agent, replay included, so that a loaded one learns on as this one would."""
