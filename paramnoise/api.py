@@ -260,7 +260,14 @@ class Agent:
         return Evaluation(tuple(self._loop.evaluate(episodes, seed).tolist()))
 
     def record(
-        self, path: str | Path, episodes: int = 1, seed: int = 0, *, perturbed: int = 0, sigma: float | None = None
+        self,
+        path: str | Path,
+        episodes: int = 1,
+        seed: int = 0,
+        *,
+        perturbed: int = 0,
+        sigma: float | None = None,
+        max_steps: int | None = None,
     ) -> Evaluation:
         """Films the first noise-free episodes of `evaluate` with the same seed; returns their returns.
 
@@ -271,23 +278,25 @@ class Agent:
             perturbed: how many perturbed policies to film beside the clean one, on the same episode; their returns
                 follow the clean one's.
             sigma: the standard deviation of their noise.
+            max_steps: steps after which an episode beside perturbed ones is cut, in place of `eval_max_steps`.
         """
         require(episodes >= 1, "episodes", episodes, "at least 1")
+        require(max_steps is None or bool(perturbed), "max_steps", max_steps, "used together with perturbed")
         path = Path(path)
         video.check_path(path)
         seeds = [episode_seed(EVALUATION_STREAM + seed, i, 0) for i in range(episodes)]
         if perturbed:
-            return self._record_perturbed(path, episodes, seeds[0], perturbed, sigma)
+            return self._record_perturbed(path, seeds, perturbed, sigma, max_steps or self.config.eval_max_steps)
         if self._stack_shape is not None:
             return Evaluation(tuple(video.record_frames(self._loop, path, episodes, seed)))
         env = video.rendering_env(self._env_like, self.config.env_kwargs)
         return Evaluation(tuple(video.record(env, self._loop.policy(), path, seeds, self.config.eval_max_steps)))
 
     def _record_perturbed(
-        self, path: Path, episodes: int, seed: int, perturbed: int, sigma: float | None
+        self, path: Path, seeds: list[int], perturbed: int, sigma: float | None, max_steps: int
     ) -> Evaluation:
         require(perturbed >= 1, "perturbed", perturbed, "at least 0")
-        require(episodes == 1, "episodes", episodes, "1 where perturbed policies are filmed")
+        require(len(seeds) == 1, "episodes", len(seeds), "1 where perturbed policies are filmed")
         require(sigma is not None, "sigma", sigma, "a number where perturbed policies are filmed")
         if self._stack_shape is not None:
             raise UsageError("perturbed policies that see pixels cannot be filmed: record the clean one")
@@ -297,8 +306,8 @@ class Agent:
             lambda: video.rendering_env(self._env_like, self.config.env_kwargs),
             {"clean": self.policy, **policies},
             path,
-            seed,
-            self.config.eval_max_steps,
+            seeds[0],
+            max_steps,
         )
         return Evaluation(tuple(returns))
 

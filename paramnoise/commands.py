@@ -146,20 +146,29 @@ def report(results: Path | None, runs: tuple[Path, ...], out: Path) -> int:
 
 
 def film(
-    run_dir: Path, out: Path, perturbed: int, sigma: float | None, seed: int, device: Device | None, trust_env: bool
+    run_dir: Path,
+    out: Path,
+    perturbed: int,
+    sigma: float | None,
+    seed: int,
+    max_steps: int | None,
+    device: Device | None,
+    trust_env: bool,
 ) -> int:
     """`paramnoise film`."""
     check_path(out)
     require(perturbed >= 1, "perturbed", perturbed, "at least 1")
+    require(max_steps is None or max_steps >= 1, "max_steps", max_steps, "at least 1")
     if device is not None:
         use_device(device)
     directory = RunDirectory(run_dir)
     agent = api.load(run_dir, directory.config().env if trust_env else None)
     if sigma is None:
         sigma = _last_sigma(directory)
-    filmed = agent.record(out, seed=seed, perturbed=perturbed, sigma=sigma)
+    filmed = agent.record(out, seed=seed, perturbed=perturbed, sigma=sigma, max_steps=max_steps)
     facts = {"algorithm": agent.algorithm, "env": agent.config.env, "steps": agent.step, "sigma": sigma, "seed": seed}
     command = f"paramnoise film {run_dir} --out {out} --perturbed {perturbed} --sigma {sigma:.4g} --seed {seed}"
+    command += f" --max-steps {max_steps}" if max_steps else ""
     write_facts(out, {**facts, "returns": filmed.returns, "command": command})
     clean, *others = filmed.returns
     print(

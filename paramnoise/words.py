@@ -155,6 +155,7 @@ def film(
     perturbed: int = 3,
     sigma: float | None = None,
     seed: int = 0,
+    max_steps: int | None = None,
     device: Device | None = None,
     trust_env: bool = False,
 ) -> Command:
@@ -166,10 +167,11 @@ def film(
         perturbed: how many perturbed policies, beside the clean one.
         sigma: the standard deviation of their noise; by default the last of the run.
         seed: decides the episode.
+        max_steps: steps after which it is cut; by default those of an evaluation.
         device: what to compute on; None: what JAX chooses, a GPU if it finds one.
         trust_env: make the stored environment though its id names a module, whose import runs code.
     """
-    return lambda: commands.film(run_dir, out, perturbed, sigma, seed, device, trust_env)
+    return lambda: commands.film(run_dir, out, perturbed, sigma, seed, max_steps, device, trust_env)
 
 
 def envs(search: str = "") -> Command:

@@ -55,10 +55,20 @@ def rendering_env(env: EnvLike, env_kwargs: Mapping[str, Any]) -> gym.Env:
         raise UsageError(f"{env_name(env)} cannot be filmed: it has no render mode {RENDER_MODE!r}")
     if isinstance(env, str):
         made.close()
-        return env_factory(env, {**env_kwargs, "render_mode": RENDER_MODE})()
+        return _following(env_factory(env, {**env_kwargs, "render_mode": RENDER_MODE})())
     if made.render_mode != RENDER_MODE:
         raise UsageError(f"{env_name(env)} cannot be filmed: make it with render_mode={RENDER_MODE!r}")
     return made
+
+
+def _following(env: gym.Env) -> gym.Env:
+    """The environment, with the camera that its MuJoCo model follows what runs by: Gymnasium's own stands still."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is not None and renderer.camera_id < 0:  # no camera was asked for
+        import mujoco  # an extra
+
+        renderer.camera_id = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
+    return env
 
 
 def record(env: gym.Env, policy: Policy, path: Path, seeds: Sequence[int], max_steps: int) -> list[float]:

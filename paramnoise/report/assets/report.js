@@ -106,7 +106,7 @@
       if (!owner || !owner.line) continue;
       const i = before(owner.centre.value, place), row = plot.rows.get(owner.key);
       const others = i === place || i < 0 ? "" : `, at ${number.format(panel.x[i])}`;
-      const counts = owner.line.seeds, fewer = i >= 0 && counts.length && counts[i] < Math.max(...counts) ? `, ${counts[i]} seeds` : "";
+      const counts = owner.line.seeds, fewer = i >= 0 && counts.length && counts[i] < Math.max(...counts) ? `, ${counts[i]} ${counts[i] === 1 ? "seed" : "seeds"}` : "";
       row.value.textContent = i < 0 ? "" : number.format(owner.centre.value[i]);
       row.band.textContent = i < 0 ? "" : ` ${interval(owner.centre, i)}${others}${fewer}`;
     }

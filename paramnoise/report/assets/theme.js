@@ -13,6 +13,8 @@
       try { localStorage.setItem("paramnoise-theme", root.dataset.theme); } catch { /* as above */ }
       dispatchEvent(new Event("themechange"));
     });
+    const here = document.querySelector("nav [aria-current]"), bar = document.querySelector("nav");
+    if (here) bar.scrollLeft = here.offsetLeft - bar.offsetLeft - (bar.clientWidth - here.offsetWidth) / 2;
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (!still) for (const video of document.querySelectorAll("video[data-autoplay]")) video.play().catch(() => {});
     for (const filters of document.querySelectorAll(".filters")) addFilters(filters);
