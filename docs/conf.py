@@ -20,3 +20,15 @@ autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "separated"
 napoleon_numpy_docstring = False
+
+
+def name_results(app, docname, source):
+    """Adds to the title of a README of results which results these are."""
+    folder, _, name = docname.rpartition("/")
+    if folder.startswith("results/") and name == "README":
+        source[0] = source[0].replace("# How", f"# {folder.removeprefix('results/')}: how", 1)
+
+
+def setup(app):
+    """Is called by Sphinx."""
+    app.connect("source-read", name_results)

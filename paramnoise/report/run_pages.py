@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ def _page_names(runs: Sequence[Run]) -> list[str]:
     """A file name for each run, from the end of its path, which has the agent, the task and the seed by default."""
     names: list[str] = []
     for run in runs:
-        base = "-".join(run.directory.path.resolve().parts[-4:]).replace(" ", "-")
+        base = re.sub(r"[^\w.-]+", "-", "-".join(run.directory.path.resolve().parts[-4:]))
         number = sum(name == base or name.startswith(f"{base}--") for name in names)
         names.append(f"{base}--{number + 1}" if number else base)
     return names

@@ -110,7 +110,7 @@ def score_table(scores: Iterable[Score], methods: Sequence[Method]) -> Table:
 def csv_table(path: Path) -> Table:
     """Any other file of results, as it is."""
     with path.open(newline="") as file:
-        header, *rows = csv.reader(file)
+        header, *rows = list(csv.reader(file)) or [[]]
     return Table(path.name, header, rows, sum(_is_word(cell) for cell in rows[0]) if rows else 1)
 
 

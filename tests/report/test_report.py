@@ -67,17 +67,22 @@ def test_there_is_a_page_for_every_directory_of_results_and_every_run(site):
     assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < MOST_BYTES
 
 
-def test_every_link_leads_to_a_file_and_a_place_that_are_there(site):
+def broken_links(site: Path) -> list[tuple[str, str]]:
+    """Links of pages that lead to no file, or to no place of one."""
     broken = []
     for path in pages(site):
         for target in Page(path).targets:
             if target.startswith(("https://arxiv.org/", "data:")):
                 continue
-            file, _, anchor = unquote(target).partition("#")
-            place = (path.parent / file).resolve() if file else path
+            file, _, anchor = target.partition("#")
+            place = (path.parent / unquote(file)).resolve() if file else path
             if not place.is_file() or (anchor and anchor not in Page(place).ids):
                 broken.append((path.name, target))
-    assert broken == []
+    return broken
+
+
+def test_every_link_leads_to_a_file_and_a_place_that_are_there(site):
+    assert broken_links(site) == []
 
 
 def test_nothing_is_loaded_from_a_network(site):
@@ -150,13 +155,15 @@ def test_results_that_no_figure_knows_have_a_page(tmp_path):
     write_results(points, tmp_path / "results" / "my-own" / "results.csv")
     distances = [Distance("A-v0", "mine", "parameter-x", seed, 10, 0.1, 0.2) for seed in (0, 1)]
     write_distances(distances, tmp_path / "results" / "my-own" / "distances.csv")
-    (tmp_path / "results" / "strange").mkdir()
-    (tmp_path / "results" / "strange" / "results.csv").write_text("what,how_much\n<b>this</b>,3\n")
+    for name, text in (("strange #1", "what,how_much\n<b>this</b>,3\n"), ("empty", "")):
+        (tmp_path / "results" / name).mkdir()
+        (tmp_path / "results" / name / "results.csv").write_text(text)
     assert main(["report", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "out")]) == 0
     curves, distance = Page(tmp_path / "out" / "figures" / "my-own.html").panels
     assert [line["key"] for line in curves["lines"]] == ["parameter-x", "odd"]
     assert [line["key"] for line in distance["lines"]] == ["parameter-x", "delta"]
-    assert "<b>this</b>" in Page(tmp_path / "out" / "figures" / "strange.html").words  # as text
+    assert "<b>this</b>" in Page(tmp_path / "out" / "figures" / "strange #1.html").words  # as text
+    assert broken_links(tmp_path / "out") == []
 
 
 def test_a_variant_has_the_colour_of_its_exploration():
@@ -186,11 +193,16 @@ def test_a_report_on_nothing_is_refused(tmp_path, monkeypatch, capsys):
     assert "nothing to report on" in capsys.readouterr().err
 
 
-def test_ones_own_runs_need_no_results(tmp_path, monkeypatch, runs):
+def test_ones_own_runs_need_no_results_and_may_have_any_name(tmp_path, monkeypatch, runs):
     monkeypatch.chdir(tmp_path)
-    assert main(["report", "--runs", str(runs)]) == 0
+    for place in ("a #1", "a ?1"):
+        shutil.copytree(runs / "parameter" / "seed-0", tmp_path / "my runs" / place)
+    (tmp_path / "my runs" / "a #1" / "film #2.gif").write_bytes(b"film")
+    assert main(["report", "--runs", "my runs"]) == 0
     assert not (tmp_path / "report" / "claims.json").exists()
-    assert "4 runs" in Page(tmp_path / "report" / "index.html").words
+    assert "2 runs" in Page(tmp_path / "report" / "index.html").words
+    assert len(pages(tmp_path / "report" / "runs")) == 3
+    assert broken_links(tmp_path / "report") == []
 
 
 def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path, runs, monkeypatch):
