@@ -9,13 +9,17 @@ RAY := .venv-ray
 RAY_READY := $(RAY)/.ready
 TYPES := .venv-types
 TYPES_READY := $(TYPES)/.ready
+REPORT := .venv-report
+REPORT_READY := $(REPORT)/.ready
+DOCS := .venv-docs
+DOCS_READY := $(DOCS)/.ready
 
 export JAX_PLATFORMS ?= cpu
 # Compiled programs are kept between runs of the tests: JAX compiles slowly and runs fast.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/xla
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.02
 
-.PHONY: demo test test-slow test-ray test-examples test-types lint format bench bench-scaling chain clean
+.PHONY: demo test test-slow test-ray test-examples test-types test-report docs test-docs lint format bench bench-scaling chain clean
 
 demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped DQN and epsilon-greedy
 	$(BIN)/paramnoise reproduce chain --scale small --out demo
@@ -39,6 +43,24 @@ test-examples: $(READY)  ## the scripts and notebooks of examples/
 
 test-types: $(TYPES_READY)  ## mypy and pyright on what a user writes
 	$(TYPES)/bin/pytest -m types tests/test_types.py
+
+# Chromium is installed where it is missing and may be; where it cannot be, a line says that nothing was tested.
+test-report: $(REPORT_READY)  ## the report in a real browser
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+		>/dev/null 2>&1 || true
+	@if command -v chromium >/dev/null; then $(REPORT)/bin/pytest -m browser tests/report; \
+		else echo "test-report: skipped, since there is no Chromium and it could not be installed"; fi
+
+docs: $(DOCS_READY)  ## the documentation as a site, site/index.html, with the report in it; a broken link is an error
+	rm -rf .cache/docs site
+	mkdir -p .cache/docs
+	$(DOCS)/bin/paramnoise report --out .cache/docs/report
+	echo '<!doctype html><title>paramnoise</title><meta http-equiv="refresh" content="0; url=docs/index.html">' > .cache/docs/index.html
+	$(DOCS)/bin/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs . site
+
+test-docs: docs  ## and every link of its pages
+	$(DOCS)/bin/pytest -m site tests/test_site.py
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -71,6 +93,16 @@ $(TYPES_READY): pyproject.toml constraints.txt
 	$(TYPES)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable . pytest mypy basedpyright
 	touch $(TYPES_READY)
 
+$(REPORT_READY): pyproject.toml constraints.txt
+	test -x $(REPORT)/bin/python || $(PYTHON) -m venv $(REPORT)
+	$(REPORT)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[report]' pytest playwright
+	touch $(REPORT_READY)
+
+$(DOCS_READY): pyproject.toml constraints.txt
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[report]' pytest sphinx furo myst-parser
+	touch $(DOCS_READY)
+
 # The peers need PyTorch, which has no place in the environment that the product is tested in.
 $(BENCH_READY): pyproject.toml constraints.txt benchmarks/constraints.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
@@ -84,4 +116,4 @@ $(RAY_READY): pyproject.toml constraints.txt
 	touch $(RAY_READY)
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(RAY) $(TYPES) .cache .pytest_cache .mypy_cache .ruff_cache demo runs
+	rm -rf $(VENV) $(BENCH) $(RAY) $(TYPES) $(REPORT) $(DOCS) .cache .pytest_cache .mypy_cache .ruff_cache demo runs report site

@@ -54,6 +54,12 @@ def _run(arguments: list[str]) -> int:
         "Draw a figure again from its results, or the learning curves of any runs: paramnoise plot RUN_DIR ...",
     )
     app.add("claims", lambda: _words().claims, "Hold each claim of the paper against results: its verdict, and why.")
+    app.add(
+        "report", lambda: _words().report, "Write what results and runs show as a site of pages to open in a browser."
+    )
+    app.add(
+        "film", lambda: _words().film, "Film an agent's clean policy and perturbed ones side by side, on one episode."
+    )
     app.add("envs", lambda: _words().envs, "List environments: ours, and those that Gymnasium knows on this machine.")
     trains = arguments[:1] == ["train"]
     with _words().naming_plugins(arguments) if trains else contextlib.nullcontext():

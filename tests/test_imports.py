@@ -25,7 +25,20 @@ ROOMS = (
         "agents",
         "parallel",
     ),
-    *("loops", "envs", "runs", "figures", "claims", "parsing", "callbacks", "keywords", "api", "commands", "words"),
+    *(
+        "loops",
+        "envs",
+        "runs",
+        "figures",
+        "claims",
+        "report",
+        "parsing",
+        "callbacks",
+        "keywords",
+        "api",
+        "commands",
+        "words",
+    ),
     *("__init__", "cli", "__main__"),
 )
 """Packages and top-level modules, in the order of imports."""

@@ -7,6 +7,8 @@ learn: `Stepping`, or `Population` for an agent whose experience is returns.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from paramnoise.agents.base import Learner
@@ -146,14 +148,20 @@ class HostLoop:
         policies = self.collector.policies
         return at_member(policies, member) if self._has_axis else policies
 
-    def evaluate(self, episodes: int, seed: int, member: int = 0, watch: Watch | None = None) -> np.ndarray:
+    def evaluate(
+        self, episodes: int, seed: int, member: int = 0, watch: Watch | None = None, policy: Policy | None = None
+    ) -> np.ndarray:
         """The returns of noise-free episodes of one of the seeds, on environments of their own, [episodes].
 
-        `watch` sees what the episodes show, step by step, and which of them go on.
+        `watch` sees what the episodes show, step by step, and which of them go on. `policy` acts in place of the one
+        that was learned, such as a perturbed one.
         """
         own = slice(member * episodes, (member + 1) * episodes)
         watch_own = None if watch is None else lambda shown, running: watch(shown[own], running[own])
-        return self._returns(episodes, [seed] * len(self.seeds), watch_own)[member]
+        policies = policy
+        if policy is not None and self._has_axis:
+            policies = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(self.seeds)), policy)
+        return self._returns(episodes, [seed] * len(self.seeds), watch_own, policies)[member]
 
     def state(self, member: int = 0) -> Any:
         """The state of training of one of the seeds."""
@@ -178,8 +186,10 @@ class HostLoop:
         self.collector.close()
         self._evaluator.close()
 
-    def _returns(self, episodes: int, seeds: Sequence[int], watch: Watch | None = None) -> np.ndarray:
-        policies = self.collector.policies
+    def _returns(
+        self, episodes: int, seeds: Sequence[int], watch: Watch | None = None, policies: Policy | None = None
+    ) -> np.ndarray:
+        policies = self.collector.policies if policies is None else policies
         return self._evaluator.returns(policies, seeds, episodes, has_axis=self._has_axis, watch=watch)
 
     def _rows(self, eval_episodes: int) -> list[dict[str, float]]:

@@ -8,6 +8,7 @@ import gymnasium as gym
 import jax
 import numpy as np
 import pytest
+from PIL import Image
 
 import paramnoise as pn
 from paramnoise.runs.config import RunConfig, make_config
@@ -177,6 +178,15 @@ def test_a_film_shows_a_game_as_the_agent_sees_it(tmp_path):
     score = agent.record(tmp_path / "film.gif", episodes=1, seed=4)
     assert (tmp_path / "film.gif").stat().st_size > 0
     assert score.returns == agent.evaluate(episodes=1, seed=4).returns
+
+
+def test_perturbed_policies_that_see_games_are_filmed_beside_the_clean_one(tmp_path):
+    agent = pn.DQN(Sides, exploration="epsilon-greedy", **AGENT)
+    scores = agent.record(tmp_path / "film.gif", seed=4, perturbed=2, sigma=0.0, max_steps=3)
+    assert scores.returns == agent.evaluate(episodes=1, seed=4).returns * 3
+    with Image.open(tmp_path / "film.gif") as film:
+        assert film.size == (2 * 320, 2 * (320 + 26))
+        assert film.n_frames <= 3
 
 
 def test_agents_of_vectors_refuse_pixels():
