@@ -13,14 +13,14 @@ from gymnasium.envs.registration import find_highest_version
 from gymnasium.vector import VectorEnv
 
 from paramnoise.gymnasium_ids import IDS
-from paramnoise.loops.environments import EnvSource
+from paramnoise.loops.environments import EnvSource, JaxEnv
 
 NAMESPACE = "paramnoise/"
 """Of the environments of this package."""
 
 Settings = Mapping[str, Any]
-EnvLike = str | gym.Env | VectorEnv | Callable[[], gym.Env] | Callable[[], VectorEnv]
-"""What users have: an id or a name, an environment or a vector of them, or a function that makes one."""
+EnvLike = str | gym.Env | VectorEnv | JaxEnv | Callable[[], gym.Env] | Callable[[], VectorEnv]
+"""What users have: an id or a name, an environment or a vector of them, one in JAX, or a function that makes one."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,6 +163,8 @@ def env_name(env: EnvLike) -> str:
     """A name for logs and directories."""
     if isinstance(env, str):
         return env
+    if isinstance(env, JaxEnv):
+        return env.name
     if isinstance(env, gym.Env | VectorEnv):
         return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     return getattr(env, "__name__", type(env).__name__)
