@@ -11,7 +11,7 @@ import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
 from paramnoise.envs.actions import with_agent_actions
-from paramnoise.envs.base import EnvLike, env_id, env_name, family_of
+from paramnoise.envs.base import ENVS, EnvLike, env_id, env_name, family_of
 from paramnoise.envs.checks import check_environment
 from paramnoise.envs.observations import shows_images, with_vector_observations
 from paramnoise.envs.vectors import single_env, user_vector_source
@@ -74,7 +74,10 @@ def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Env
         made = with_vector_observations(probe)
     source = EnvSource(make_env, make_envs, made.observation_space, probe.action_space, probe.observation_space)
     made.close()
-    return source
+    entry = ENVS.get(env_id(env)) if isinstance(env, str) else None
+    if entry is None or entry.functions is None:
+        return source
+    return source._replace(functions=entry.functions(kwargs))
 
 
 def _stacks(make_env: Callable[[], gym.Env]) -> gym.Env:
