@@ -99,6 +99,8 @@ class EnvSource(NamedTuple):
     """What the environment itself shows, where an agent sees something else."""
     num_envs: int | None = None
     """How many train together, where that is not for the loop to choose."""
+    functions: "JaxEnv | None" = None
+    """The environment as pure functions, if it is written in JAX: training can then be one compiled program."""
 
 
 class JaxStep(NamedTuple):

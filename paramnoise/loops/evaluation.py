@@ -128,7 +128,7 @@ class Evaluator:
             self._envs, self._made_for = self._make_envs(seeds, episodes, trains=False), shape
         leaves, structure = jax.tree.flatten(policies)
         act = functools.partial(_noise_free, leaves, structure, has_axis)
-        return first_returns(act, self._envs, seeds, shape, self._max_steps, watch)
+        return first_returns(act, self._envs, seeds, shape, self._max_steps, watch, has_axis)
 
     def close(self) -> None:
         """Closes the environments."""
@@ -144,8 +144,12 @@ def first_returns(
     shape: tuple[int, int],
     max_steps: int,
     watch: Watch | None = None,
+    has_axis: bool = False,
 ) -> np.ndarray:
-    """The return of the first episode, or of its first `max_steps` steps, in each environment, of a given shape."""
+    """The return of the first episode, or of its first `max_steps` steps, in each environment, of a given shape.
+
+    With `has_axis` what `act` takes and returns has axes of seeds and episodes, as frames have in any case.
+    """
     obs, resets = envs.restart(seeds), np.ones(envs.num_envs, bool)
     observation = envs.observation_space.shape or ()
     stacks = Stacks((*shape, *observation)) if len(observation) == 3 else None
@@ -156,8 +160,10 @@ def first_returns(
         shown: Any = obs
         if stacks is not None:
             shown = stacks.see(obs.reshape(*shape, *obs.shape[1:]), resets.reshape(shape))
+        elif has_axis:
+            shown = obs.reshape(*shape, *obs.shape[1:])
         actions = np.asarray(act(shown))
-        after = envs.step(actions.reshape(envs.num_envs, *actions.shape[2 if stacks is not None else 1 :]), running)
+        after = envs.step(actions.reshape(envs.num_envs, *actions.shape[2 if has_axis else 1 :]), running)
         returns += np.where(running, after.reward, 0.0)
         running &= ~after.starts
         if not running.any():

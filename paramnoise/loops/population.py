@@ -56,7 +56,7 @@ class Population:
         policy = self.learner.policy(self._state.learner)
         return jax.tree.map(lambda leaf: leaf[None], policy) if self.learner.spaces.shows_frames else policy
 
-    def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool]) -> bool:
+    def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool], until: int) -> bool:
         """One generation, and the update on its returns; if it was asked to stop the generation at hand is dropped."""
         state = jax.device_get(self._state.learner)
         theta = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(state.network)])

@@ -89,7 +89,7 @@ class Stepping:
         keep_freed_memory()
         return FrameFeed(learner, exploration, self.seeds, self._num_envs, on_host=on_host, saves_replay=save_replay)
 
-    def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool]) -> bool:
+    def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool], until: int) -> bool:
         """One step of every environment, and all the learning that is due."""
         feed, progress = self._feed, self.progress
         shown = self._see()

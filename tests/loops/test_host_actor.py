@@ -274,7 +274,7 @@ def executed(agent, exploration):
     made.clear()
     loop = HostLoop(AGENTS[agent], exploration, source)
     for _ in range(3):
-        loop.collector.advance(lambda step: None, lambda: False)
+        loop.collector.advance(lambda step: None, lambda: False, 1)
     loop.close()
     return made[0].given
 

@@ -13,7 +13,7 @@ from paramnoise import NoNoise, OnPolicyParameterNoise, UsageError
 from paramnoise.agents import trpo
 from paramnoise.agents.base import Spaces
 from paramnoise.agents.trpo import TRPOConfig
-from paramnoise.loops import programs
+from paramnoise.loops import sharing
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
 from paramnoise.validation import RunError
@@ -199,7 +199,7 @@ def optimised(monkeypatch):
     name = "jax_disable_most_optimizations"
     before = jax.config.values[name]
     with monkeypatch.context() as patch:
-        patch.setattr(programs, "_shared", {})
+        patch.setattr(sharing, "_shared", {})
         jax.config.update(name, False)
         try:
             yield
