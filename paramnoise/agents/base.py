@@ -14,12 +14,15 @@ import gymnasium as gym
 import numpy as np
 from jax import Array
 
+from paramnoise.experience.replay import Drawing
 from paramnoise.explorations.base import Exploration, definition, explorations_for, find_exploration, is_known
 from paramnoise.networks.policies import Policy
 from paramnoise.validation import UsageError, lookup, one_line
 
 ExperienceKind = Literal["replay", "rollout", "returns"]
 """What a learner learns from: replayed transitions, a batch of its own steps, or one number per perturbed policy."""
+TD_ERROR = "td_error"
+"""The term of an update by which a learner tells replay with priorities the error of each item; it is not logged."""
 Actions = Literal["discrete", "multi-discrete", "continuous"]
 Observations = Literal["vectors", "frames"]
 
@@ -78,6 +81,8 @@ class Learner(NamedTuple):
     """Replay: key, num_envs -> the `mask` to store with the transitions of one step."""
     observe: Callable[[Any, Any], Any] = _as_it_was
     """Replay: state, the transitions of one step -> state; called once a step, before they are stored."""
+    drawing: Drawing = Drawing()
+    """Replay: how batches are drawn; with priorities `update` reports `TD_ERROR`, [batch], beside its terms."""
     prepare: Callable[[Any, int], Any] = _as_gathered
     """Rollout, returns: what was gathered, the number of updates so far -> the batch for `update`; in NumPy."""
     experience: ExperienceKind = "replay"

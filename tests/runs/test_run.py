@@ -128,6 +128,20 @@ def test_an_interrupted_run_ends_as_the_uninterrupted_one(uninterrupted, tmp_pat
     assert "signal" not in RunDirectory(path).summary()
 
 
+def test_a_run_with_all_extensions_of_dqn_is_resumed_as_if_never_interrupted(tmp_path, monkeypatch):
+    agent = dataclasses.replace(CONFIG.agent, double_q=True, dueling=True, n_step=3, prioritized=True)
+    monkeypatch.setattr(sys.modules[__name__], "CONFIG", config(agent=agent))
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    runs.run(CONFIG, whole)
+    for vector_steps in (19, 20):
+        run_and_stop(monkeypatch, parts, vector_steps, resume=vector_steps > 19)
+    runs.run(CONFIG, parts, resume=True)
+    assert progress(parts) == progress(whole)
+    assert_same_arrays(parts, whole)
+    priorities = arrays(whole)["state/experience/priorities/levels/0"]
+    assert len(np.unique(priorities[priorities > 0])) > 20  # those of errors, not all the first one
+
+
 def test_a_run_may_be_interrupted_again_and_again(uninterrupted, tmp_path, monkeypatch):
     run_and_stop(monkeypatch, tmp_path, 11)
     assert run_and_stop(monkeypatch, tmp_path, 13, resume=True)["steps"] == 48

@@ -27,6 +27,7 @@ class RolloutFeed:
     """Batches of `batch_size` steps over all environments, and the offsets of the episodes in them."""
 
     is_beside = False
+    takes_after_learning = False
     axes: tuple[int | None, ...] = ()
     waits = True
     remedy = "a smaller delta_kl may help"
