@@ -79,11 +79,13 @@ class QLearningState(NamedTuple):
     optimizer: Any
     updates: Array
     """Train steps so far."""
+    key: Array | None = None
+    """Decides the noise of train steps, where layers are noisy."""
 
 
-def init_state(config: QLearningConfig, network: Any) -> QLearningState:
+def init_state(config: QLearningConfig, network: Any, key: Array | None = None) -> QLearningState:
     """The state around a fresh network."""
-    return QLearningState(network, network, _optimizer(config).init(network), jnp.int32(0))
+    return QLearningState(network, network, _optimizer(config).init(network), jnp.int32(0), key)
 
 
 def td_target(reward: Array, terminated: Array, next_value: Array, gamma: Array | float) -> Array:
@@ -115,7 +117,7 @@ def apply_gradient(config: QLearningConfig, state: QLearningState, gradient: Any
     updates = state.updates + 1
     copy = updates % config.target_period == 0
     target = jax.tree.map(lambda new, old: jnp.where(copy, new, old), network, state.target)
-    return QLearningState(network, target, optimizer, updates)
+    return QLearningState(network, target, optimizer, updates, state.key)
 
 
 def _optimizer(config: QLearningConfig) -> optax.GradientTransformation:

@@ -257,3 +257,42 @@ def test_with_priorities_losses_are_weighted_and_errors_are_not():
 def test_settings_of_the_extensions_that_make_no_sense_are_refused(settings, message):
     with pytest.raises(UsageError, match=message):
         dqn.DQNConfig(**settings)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """A learner with noisy layers, and its first state."""
+    learner = dqn.make(dqn.DQNConfig(hidden_sizes=(), noisy_sigma=0.5, double_q=True, target_every=1), spaces(2))
+    return jax.jit(learner.update), learner, learner.init(jax.random.PRNGKey(0))
+
+
+def test_train_steps_draw_noise_by_their_number_and_learn_its_scale(noisy):
+    update, learner, state = noisy
+    batch = jax.tree.map(lambda x: x[None], transition())
+    after, terms = update(state, batch)
+    assert terms["noise_scale"] == pytest.approx(0.5)
+    again, _ = update(state, batch)
+    assert eqx.tree_equal(after, again)
+    _, later = update(state._replace(updates=jnp.int32(1)), batch)
+    assert later["q_loss"] != terms["q_loss"]
+    before, now = (s.network.q.layers[0] for s in (state, after))
+    assert np.any(before.weight_sigma != now.weight_sigma)
+    assert np.any(before.bias_sigma != now.bias_sigma)
+    obs = jnp.ones(2)
+    np.testing.assert_array_equal(learner.policy(after)(obs), now.mean(obs))  # evaluation takes the means
+
+
+def test_the_learned_network_its_choice_and_the_target_have_noise_of_their_own(noisy):
+    update, learner, state = noisy
+    batch = jax.tree.map(lambda x: x[None], transition())
+    keys = jax.random.split(jax.random.fold_in(state.key, state.updates), 3)
+    online, target, chooser = (dqn.draw_noise(key, state.network) for key in keys)
+    expected = dqn.losses(learner.config, online, target, batch, chooser)["q_loss"][0]
+    assert update(state, batch)[1]["q_loss"] == pytest.approx(float(expected), rel=1e-5)
+    values = [network.values(batch.next_obs)[0, 0] for network in (online, target, chooser)]
+    assert len({float(value) for value in values}) == 3
+
+
+def test_without_noisy_layers_a_learner_draws_nothing():
+    state = jax.eval_shape(dqn.make(dqn.DQNConfig(hidden_sizes=()), spaces(2)).init, jax.random.PRNGKey(0))
+    assert state.key is None
