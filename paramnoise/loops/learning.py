@@ -62,8 +62,6 @@ class Learning:
 
     def take_in(self, step: int, *, all_of_it: bool = False) -> None:
         """Learns from what the feed holds by a step."""
-        if self._feed.takes_after_learning:
-            self._learning.result()
         taken = self._feed.take(step, all_of_it=all_of_it)
         if taken is None:
             return

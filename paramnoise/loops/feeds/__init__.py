@@ -40,8 +40,6 @@ class Feed(Protocol):
     """Whether a step is learned from while the environments do the next one; acting is then one step behind."""
     axes: tuple[int | None, ...]
     """The axis of seeds of each of `Taken.args`, where seeds train side by side."""
-    takes_after_learning: bool
-    """Whether `take` needs what was learned from all that it handed over before."""
     waits: bool
     """Whether acting needs what was learned at once, and what was handed over must not change until then."""
     remedy: str

@@ -72,7 +72,6 @@ class FrameFeed:
         self._hosted = [HostFrames(capacity, slot) for _ in seeds] if on_host else []
         self._rows = stores.rows_for(capacity, num_envs)
         self._prioritized = learner.drawing.alpha is not None
-        self.takes_after_learning = on_host and self._prioritized
         self.experience: Any = ()
         if not on_host:
             empty = functools.partial(stores.init, capacity, slot, prioritized=self._prioritized)

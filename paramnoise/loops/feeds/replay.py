@@ -25,7 +25,6 @@ class ReplayFeed:
     """Transitions of vectors; replay is on the device, part of the state of training."""
 
     is_beside = False
-    takes_after_learning = False
     axes: tuple[int | None, ...] = ()
     block: int | None = None
     waits = False

@@ -27,7 +27,6 @@ class RolloutFeed:
     """Batches of `batch_size` steps over all environments, and the offsets of the episodes in them."""
 
     is_beside = False
-    takes_after_learning = False
     axes: tuple[int | None, ...] = ()
     waits = True
     remedy = "a smaller delta_kl may help"
