@@ -240,7 +240,9 @@ def exploration_notes(agent: AgentEntry, known: Preset) -> str:
 
 def _train_command(agent: AgentEntry, known: Preset, exploration: str | None) -> Words:
     """The train command of one agent; its defaults are those of a preset, with an exploration."""
-    settings = known.for_agent(agent.name).with_exploration(exploration or agent.default_exploration)
+    kind = exploration or agent.default_exploration
+    asked = agent.settings_for(agent.exploration_type(kind))
+    settings = {**asked, **known.for_agent(agent.name).with_exploration(kind)}
     check_types(agent.config, settings, f"{agent.name}, in the environment's preset,")
     check_types(RunSettings, known.run, "a run, in the environment's preset,")
     defaults = Train(env=tyro.MISSING, agent=agent.config(**settings), **known.run)

@@ -4,6 +4,7 @@ from paramnoise.explorations.action_noise import Gaussian, OrnsteinUhlenbeck
 from paramnoise.explorations.base import Exploration, NoNoise, register_exploration
 from paramnoise.explorations.bootstrap import BootstrapHead
 from paramnoise.explorations.epsilon_greedy import EpsilonGreedy
+from paramnoise.explorations.noisy import NoisyNet
 from paramnoise.explorations.on_policy import OnPolicyParameterNoise
 from paramnoise.explorations.parameter import ParameterNoise
 
@@ -13,6 +14,7 @@ __all__ = [
     "Exploration",
     "Gaussian",
     "NoNoise",
+    "NoisyNet",
     "OnPolicyParameterNoise",
     "OrnsteinUhlenbeck",
     "ParameterNoise",

@@ -5,7 +5,7 @@ knows it. A subclass overrides what it needs; the class itself is the simplest c
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import jax
@@ -51,6 +51,8 @@ class Exploration:
     """The types of policy that the strategy can act on."""
     adapt_every: ClassVar[int] = 0
     """Environment steps between two calls of `adapt`; 0: never. Some strategies have it as a field."""
+    agent_settings: ClassVar[Mapping[str, Any]] = {}
+    """Settings that an agent must have for the strategy, with the values that they get unless others are set."""
     fixes_episodes: ClassVar[bool] = False
     """Whether an episode's behaviour is decided when it begins, whatever is learned meanwhile."""
 

@@ -43,8 +43,9 @@ class LoopState(NamedTuple):
 
 
 # Under vmap over seeds these stay one number for all, so that writes into replay stay slices and branches branches.
+_REPLAY: Any = Replay(data=0, added=None, priorities=0)  # type: ignore[arg-type]
 AXES: Any = LoopState(*[0] * len(LoopState._fields))._replace(  # type: ignore[arg-type]
-    train=TrainState(learner=0, exploration=0, experience=Replay(data=0, added=None), losses=0, key=0, step=None)  # type: ignore[arg-type]
+    train=TrainState(learner=0, exploration=0, experience=_REPLAY, losses=0, key=0, step=None)  # type: ignore[arg-type]
 )
 
 
@@ -168,6 +169,8 @@ def _step(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopSt
     after, obs, env_state = jax.vmap(functools.partial(step_and_reset, env))(keys, state.env_state, actions)
     # The stored next observation is the one the action led to, never the reset's.
     batch = Transition(state.obs, actions, after.reward, after.obs, after.terminated)
+    if learner.drawing.n_step > 1:
+        batch = batch._replace(starts=state.starts)
     training = steps.learn(learner, exploration, training, batch)
     ended = after.terminated | after.truncated
     returns = state.running_return + after.reward

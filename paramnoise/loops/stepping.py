@@ -85,7 +85,7 @@ class Stepping:
         if learner.experience == "rollout":
             return RolloutFeed(learner, exploration, self._obs, skips=self._envs.skips)
         if not self._shows_frames:
-            return ReplayFeed(learner, exploration, self._num_envs)
+            return ReplayFeed(learner, exploration, self._num_envs, skips=self._envs.skips)
         keep_freed_memory()
         return FrameFeed(learner, exploration, self.seeds, self._num_envs, on_host=on_host, saves_replay=save_replay)
 

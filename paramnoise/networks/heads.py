@@ -12,23 +12,31 @@ import jax.numpy as jnp
 from jax import Array
 
 from paramnoise.networks.convolutions import Convolutions, Layer, Precision, output_size
-from paramnoise.networks.mlp import MLP
+from paramnoise.networks.mlp import MLP, DuelingMLP
 from paramnoise.networks.normaliser import Normaliser
 
 
 class QNetwork(eqx.Module):
     """Q values, and optionally a separate policy head that learns their greedy action (sec. 4.1)."""
 
-    q: MLP
+    q: MLP | DuelingMLP
     policy: MLP | None
 
-    def __init__(self, sizes: Sequence[int], *, key: Array, policy_head: bool = False, layer_norm: bool = True):
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        key: Array,
+        policy_head: bool = False,
+        layer_norm: bool = True,
+        dueling: bool = False,
+    ):
         """Builds the heads; `sizes` runs from the observation to the number of actions.
 
         The heads share the convolutions of a pixel network; on vectors there are none, so they share nothing.
         """
         q_key, policy_key = jax.random.split(key)
-        self.q = MLP(sizes, key=q_key, layer_norm=layer_norm)
+        self.q = (DuelingMLP if dueling else MLP)(sizes, key=q_key, layer_norm=layer_norm)
         self.policy = MLP(sizes, key=policy_key, layer_norm=layer_norm) if policy_head else None
 
     def values(self, obs: Array) -> Array:
@@ -40,7 +48,7 @@ class QNetwork(eqx.Module):
         return self.values(obs), None if self.policy is None else jax.vmap(self.policy)(obs)
 
     @property
-    def behaviour(self) -> MLP:
+    def behaviour(self) -> MLP | DuelingMLP:
         """The head whose greedy action is the policy, and which parameter noise perturbs."""
         return self.q if self.policy is None else self.policy
 
@@ -49,7 +57,7 @@ class PixelPolicyNetwork(eqx.Module):
     """Convolutions and one head on top; only the head is made of the linear layers that parameter noise perturbs."""
 
     convolutions: Convolutions
-    head: MLP
+    head: MLP | DuelingMLP
 
     def __call__(self, stack: Array) -> Array:
         return self.head(self.convolutions(stack))
@@ -62,7 +70,7 @@ class PixelQNetwork(eqx.Module):
     """
 
     convolutions: Convolutions
-    q: MLP
+    q: MLP | DuelingMLP
     policy: MLP | None
 
     def __init__(
@@ -75,6 +83,7 @@ class PixelQNetwork(eqx.Module):
         key: Array,
         policy_head: bool = False,
         layer_norm: bool = True,
+        dueling: bool = False,
         precision: Precision = "float32",
     ):
         """Builds the network for uint8[frames, height, width]; `precision` is that of the convolutions."""
@@ -82,7 +91,7 @@ class PixelQNetwork(eqx.Module):
         frames, *frame_shape = stack_shape
         sizes = (output_size((frame_shape[0], frame_shape[1]), layers), *hidden_sizes, num_actions)
         self.convolutions = Convolutions(frames, layers, key=convolution_key, precision=precision)
-        self.q = MLP(sizes, key=q_key, layer_norm=layer_norm)
+        self.q = (DuelingMLP if dueling else MLP)(sizes, key=q_key, layer_norm=layer_norm)
         self.policy = MLP(sizes, key=policy_key, layer_norm=layer_norm) if policy_head else None
 
     def values(self, obs: Array) -> Array:

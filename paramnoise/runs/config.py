@@ -138,7 +138,7 @@ def make_config(
     agent: Mapping[str, Any] | None = None,
     **run: Any,
 ) -> RunConfig:
-    """A run's config: the defaults, then the environment's preset, then what the caller set.
+    """A run's config: the defaults, what the exploration asks of the agent, the environment's preset, the caller's.
 
     An exploration that is given as an object is taken as it is; one that is given by name takes the preset's settings
     and `exploration_settings`.
@@ -153,12 +153,13 @@ def make_config(
         kind = exploration or entry.default_exploration
         settings = {**own.explorations.get(kind, {}), **(exploration_settings or {})}
         explored = _build(entry.exploration_type(kind), settings, f"exploration {kind!r}")
+    asked = entry.settings_for(type(explored))
     check_types(RunConfig, run, "a run")
     return RunConfig(
         algorithm=algorithm,
         env=env,
         env_kwargs=env_kwargs,
-        agent=_build(entry.config, {**own.with_exploration(kind), **(agent or {})}, algorithm),
+        agent=_build(entry.config, {**asked, **own.with_exploration(kind), **(agent or {})}, algorithm),
         exploration=explored,
         **{**known.run, **run},
     )

@@ -60,7 +60,11 @@ def test_a_user_s_own_is_found_by_name_with_what_it_needs():
     register_mine(title="Mine", observations=("vectors", "frames"))
     entry = find_agent("mine")
     assert (entry.title, entry.config, entry.observations) == ("Mine", Config, ("vectors", "frames"))
-    assert entry.explorations == find_agent("dqn").explorations
+    assert entry.explorations == [name for name in find_agent("dqn").explorations if name != "noisy"]
+    with pytest.raises(
+        UsageError, match="'noisy' does not fit mine, whose settings lack noisy_sigma: choose from none"
+    ):
+        entry.check_exploration(pn.NoisyNet())
     assert entry.exploration_type("parameter") is pn.ParameterNoise
 
 

@@ -35,6 +35,7 @@ def exploration(name, *policies):
         ("gaussian", DeterministicPolicy, pn.Gaussian),
         ("ou", DeterministicPolicy, pn.OrnsteinUhlenbeck),
         ("bootstrap", VotingPolicy, pn.BootstrapHead),
+        ("noisy", GreedyPolicy, pn.NoisyNet),
         ("parameter", DeterministicPolicy, pn.ParameterNoise),
         ("parameter", StochasticPolicy, pn.OnPolicyParameterNoise),
     ],
@@ -46,7 +47,7 @@ def test_a_name_means_the_exploration_that_acts_on_the_type_of_policy(name, poli
 
 
 def test_names_that_fit_a_type_of_policy_are_listed():
-    assert explorations_for(GreedyPolicy) == ["none", "epsilon-greedy", "parameter"]
+    assert explorations_for(GreedyPolicy) == ["none", "epsilon-greedy", "noisy", "parameter"]
     assert explorations_for(StochasticPolicy) == ["none", "parameter"]
 
 

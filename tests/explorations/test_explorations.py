@@ -9,6 +9,7 @@ from scipy import stats
 import paramnoise as pn
 from paramnoise.explorations.parameter import ParameterNoiseState
 from paramnoise.networks import MLP, BootstrappedQNetwork
+from paramnoise.networks.noisy import draw_noise, with_noisy_layers
 from paramnoise.networks.policies import DeterministicPolicy, GreedyPolicy, Policy, VotingPolicy
 from paramnoise.noise import initial_scale, perturb
 
@@ -24,6 +25,7 @@ def policies(key: Array) -> tuple[GreedyPolicy, DeterministicPolicy, VotingPolic
 
 
 DISCRETE, CONTINUOUS, ENSEMBLE = policies(jax.random.key(1))
+NOISY = with_noisy_layers(DISCRETE, 0.5)
 SILENT = DeterministicPolicy(jax.tree.map(jnp.zeros_like, CONTINUOUS.network))  # what acts is the noise
 NOISE = pn.ParameterNoise(sigma=0.5, delta=0.1)
 INVALID = {
@@ -49,6 +51,7 @@ EVERY_STRATEGY = pytest.mark.parametrize(
         (pn.Gaussian(), CONTINUOUS),
         (pn.OrnsteinUhlenbeck(), CONTINUOUS),
         (pn.BootstrapHead(), ENSEMBLE),
+        (pn.NoisyNet(), NOISY),
         (pn.ParameterNoise(), DISCRETE),
         (pn.ParameterNoise(max_age=1, epsilon=0.1), CONTINUOUS),
     ],
@@ -220,6 +223,20 @@ def test_environments_that_start_together_share_so_many_policies(num_policies: i
     assert all(np.array_equal(row, rows[first]) for row, first in zip(rows, shared, strict=True))
     after = begin_episode(exploration, jax.random.key(2), state, CONTINUOUS, jnp.array([True] + 4 * [False]), 9)
     assert same_rows(state.policies, after.policies) == [False, True, True, True, True]
+
+
+def test_noisy_layers_act_with_noise_of_their_own_for_each_environment_and_step():
+    _, actions = act(pn.NoisyNet(), KEY, (), NOISY, MANY, 0)
+    own = jax.vmap(lambda key: draw_noise(key, NOISY)(MANY[0]))(jax.random.split(KEY, len(MANY)))
+    np.testing.assert_array_equal(actions, np.argmax(own, axis=1))
+    assert len(np.unique(actions)) > 1
+    _, others = act(pn.NoisyNet(), jax.random.key(2), (), NOISY, MANY, 0)
+    assert 0.05 < np.mean(actions != others) < 0.95
+
+
+def test_exploration_by_noisy_layers_needs_some():
+    with pytest.raises(pn.UsageError, match="'noisy' needs noisy layers: give the agent a noisy_sigma"):
+        pn.NoisyNet().init(DISCRETE, MANY)
 
 
 @pytest.mark.parametrize(("delta", "factor", "alpha"), [(100.0, 1.5, 1.5), (1e-9, 1 / 1.5, 1.5), (1e-9, 1, 1)])

@@ -15,11 +15,13 @@ from paramnoise.loops.compiled import CompiledLoop
 from paramnoise.loops.host import HostLoop
 
 SETTINGS = {"hidden_sizes": (8,), "batch_size": 8, "buffer_size": 100, "learning_starts": 30, "target_every": 10}
+EXTENSIONS = {"double_q": True, "dueling": True, "n_step": 3, "prioritized": True}
 SPACES = Spaces((5,), 2, True)
 EPISODE = 14
 CASES = {
     "parameter": (dqn.make(dqn.DQNConfig(**SETTINGS), SPACES), ParameterNoise(delta=0.05, adapt_every=1, epsilon=0.1)),
     "epsilon-greedy": (dqn.make(dqn.DQNConfig(**SETTINGS), SPACES), EpsilonGreedy(anneal_steps=100)),
+    "extensions": (dqn.make(dqn.DQNConfig(**SETTINGS, **EXTENSIONS), SPACES), ParameterNoise(sigma=1.0)),
     "bootstrap": (
         bootstrapped_dqn.make(bootstrapped_dqn.BootstrappedDQNConfig(**SETTINGS, num_heads=3), SPACES),
         BootstrapHead(),

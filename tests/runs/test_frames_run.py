@@ -117,6 +117,24 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, replay_on):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("places", [("host",), pytest.param(("host", "device"), marks=pytest.mark.slow)])
+def test_with_all_extensions_a_resumed_run_is_the_same_and_so_is_replay_on_host_and_device(tmp_path, places):
+    agent = {**AGENT, "double_q": True, "dueling": True, "n_step": 3, "prioritized": True}
+    for place in places:
+        whole = config(replay_on=place, agent=agent)
+        run(whole, tmp_path / place, watcher=StopAt(10**9))
+        run(whole, tmp_path / f"{place} parts", watcher=StopAt(74))
+        run(whole, tmp_path / f"{place} parts", resume=True, watcher=StopAt(10**9))
+        assert rows(tmp_path / f"{place} parts") == rows(tmp_path / place)
+        (arrays,) = map(np.load, (tmp_path / place / "checkpoint").glob("arrays-*.npz"))
+        priorities = arrays["own/feed/priorities/0"]
+        assert len(np.unique(priorities[priorities > 0])) > 20  # those of errors, not all the first one
+    if len(places) == 1:
+        return
+    for ours, theirs in zip(rows(tmp_path / "host"), rows(tmp_path / "device"), strict=True):
+        assert list(map(float, ours.values())) == pytest.approx(list(map(float, theirs.values())), 1e-3, nan_ok=True)
+
+
 def leaves(agent: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(agent._loop.state())]
 

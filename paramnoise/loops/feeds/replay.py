@@ -15,6 +15,7 @@ from paramnoise.loops import step as steps
 from paramnoise.loops.environments import EnvStep
 from paramnoise.loops.feeds import Taken
 from paramnoise.loops.step import TrainState
+from paramnoise.validation import UsageError
 
 MOST_PENDING = 1_000
 """Vector steps that wait on the host at the most."""
@@ -30,8 +31,20 @@ class ReplayFeed:
     begins = False
     remedy = "a lower rate may help"
 
-    def __init__(self, learner: Learner, exploration: Exploration, num_envs: int):
-        """Begins with nothing."""
+    def __init__(self, learner: Learner, exploration: Exploration, num_envs: int, *, skips: bool = False):
+        """Begins with nothing.
+
+        Args:
+            learner: the agent.
+            exploration: its exploration.
+            num_envs: environments stepped together.
+            skips: whether an environment may skip a step.
+        """
+        if skips and learner.drawing.n_step > 1:
+            raise UsageError(
+                f"n_step is {learner.drawing.n_step}, but environments that skip a step to start their next episode do "
+                "not go on row by row: make the vector environment with AutoresetMode.SAME_STEP, or set n_step 1"
+            )
         self._learner, self._exploration, self._num_envs = learner, exploration, num_envs
         self._capacity = min(max(learner.config.train_every // num_envs, 1), MOST_PENDING)
         self._pending: list[Transition] = []
@@ -49,13 +62,14 @@ class ReplayFeed:
         return False
 
     def begin(self, starts: np.ndarray, offsets: np.ndarray | None) -> None:
-        """Nothing: a transition does not know its episode."""
+        """Nothing: `add` hears of it too."""
 
     def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:
         """Takes in a step."""
         happened: Any = (obs, actions, after.reward, after.next_obs, after.terminated)  # NumPy, as jit takes it
         if after.skipped is None:
-            self._pending.append(Transition(*happened))
+            starts: Any = resets if self._learner.drawing.n_step > 1 else None
+            self._pending.append(Transition(*happened)._replace(starts=starts))
         else:
             self._add_loose(Transition(*(part[~after.skipped] for part in happened)))
 
