@@ -80,6 +80,8 @@ class Learner(NamedTuple):
     """Replay: state, the transitions of one step -> state; called once a step, before they are stored."""
     prepare: Callable[[Any, int], Any] = _as_gathered
     """Rollout, returns: what was gathered, the number of updates so far -> the batch for `update`; in NumPy."""
+    random_steps: int = 0
+    """Replay of vectors: environment steps at the beginning whose actions are uniformly random, whatever explores."""
     experience: ExperienceKind = "replay"
     """What it learns from; registration sets it."""
     made_by: Callable[..., Any] | None = None

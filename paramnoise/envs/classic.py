@@ -79,7 +79,11 @@ register_env(
                     "train_steps": 64,
                 },
                 explorations={"parameter": {"delta": 0.2}, "gaussian": {"sigma": 0.2}},
-            )
+            ),
+            "td3": AgentPreset(
+                settings={"gamma": 0.98},
+                explorations={"parameter": {"delta": 0.2}, "gaussian": {"sigma": 0.2}},
+            ),
         },
         run={"steps": 20_000, "eval_every": 2_000},
     ),

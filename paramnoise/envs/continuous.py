@@ -74,7 +74,10 @@ _SPARSE_TASKS = {
 
 
 def _preset(env: str, noise: float, critic_l2: float | None = None) -> Preset:
-    """The paper's settings with a level of noise; the defaults of DDPG and TRPO are its agents."""
+    """The paper's settings with a level of noise; the defaults of DDPG and TRPO are its agents.
+
+    TD3, which is younger than the paper, explores at the same level.
+    """
     explorations = {
         "gaussian": {"sigma": noise},
         "ou": {"sigma": noise},
@@ -85,6 +88,7 @@ def _preset(env: str, noise: float, critic_l2: float | None = None) -> Preset:
             "ddpg": AgentPreset(
                 settings={} if critic_l2 is None else {"critic_l2": critic_l2}, explorations=explorations
             ),
+            "td3": AgentPreset(explorations=explorations),
             "trpo": AgentPreset(settings={"hidden_sizes": (64, 64)} if env in _LOCOMOTION else {}),
         },
         run={"steps": 1_000_000, "eval_every": 10_000, "eval_episodes": 20},

@@ -15,7 +15,7 @@ import numpy as np
 from paramnoise.agents.base import Learner
 from paramnoise.experience.frames import resolved_place
 from paramnoise.explorations.base import Exploration
-from paramnoise.keys import ACT
+from paramnoise.keys import ACT, RANDOM
 from paramnoise.loops.environments import EnvSource, EnvStep, with_terminal_limits
 from paramnoise.loops.evaluation import Progress
 from paramnoise.loops.fast.host_actor import BLOCK, HostActor
@@ -210,8 +210,12 @@ class Stepping:
         return actions.reshape(-1, *actions.shape[2:]) if self._shows_frames else actions
 
     def _random_actions(self, seed: int) -> np.ndarray:
-        random = np.random.default_rng((seed, ACT, self.progress.step))
-        return random.integers(0, self.learner.spaces.actions, self._num_envs, dtype=np.int32)
+        """Uniformly random ones of one seed: a function of the seed and the step."""
+        spaces, step = self.learner.spaces, self.progress.step
+        if spaces.is_discrete:
+            return np.random.default_rng((seed, ACT, step)).integers(0, spaces.actions, self._num_envs, dtype=np.int32)
+        draws = np.random.default_rng((seed, RANDOM, step)).random((self._num_envs, spaces.actions), np.float32)
+        return 2 * draws - 1
 
     def _begin_episodes(self, step: np.int32) -> None:
         """Prepares the environments in which an episode starts."""

@@ -45,8 +45,8 @@ class ReplayFeed:
         self.settings: Hashable = ()
 
     def acts_at_random(self, step: int) -> bool:
-        """Never: what is explored first is the exploration's to say."""
-        return False
+        """As long as the learner asks for it; none does unless its config says so."""
+        return step < self._learner.random_steps
 
     def begin(self, starts: np.ndarray, offsets: np.ndarray | None) -> None:
         """Nothing: a transition does not know its episode."""
