@@ -333,6 +333,16 @@ class TD3(Agent):
         super().__init__(env, **settings)
 
 
+class SAC(Agent):
+    """SAC for continuous actions; explores by its own stochastic policy (`NoNoise`) unless told otherwise."""
+
+    algorithm = "sac"
+
+    @keywords.takes(keywords.SACKeywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
+
+
 class TRPO(Agent):
     """TRPO for continuous or discrete actions; explores by `OnPolicyParameterNoise` unless told otherwise."""
 

@@ -1,4 +1,4 @@
-"""TD3 through the API: exact resume with each exploration, first actions, what fits."""
+"""TD3 and SAC through the API: exact resume with each exploration, first actions, what fits."""
 
 import jax
 import numpy as np
@@ -19,6 +19,8 @@ SETTINGS = {
 CASES = [
     (pn.TD3, pn.Gaussian()),
     (pn.TD3, pn.ParameterNoise(delta=0.3, adapt_every=30)),
+    (pn.SAC, pn.NoNoise()),
+    (pn.SAC, pn.ParameterNoise(delta=0.3, adapt_every=30)),
 ]
 
 
@@ -43,7 +45,7 @@ def test_an_agent_saved_within_a_cycle_learns_on_as_one_that_was_never_saved(tmp
     assert all(np.isfinite(leaf).all() for leaf in arrays(agent) if leaf.dtype == np.float32 and leaf.size > 1)
 
 
-@pytest.mark.parametrize("cls", [pn.TD3])
+@pytest.mark.parametrize("cls", [pn.TD3, pn.SAC])
 def test_the_first_actions_are_uniform_whatever_explores_and_decided_by_the_seed(cls):
     def first_actions(seed):
         agent = tiny(cls, "parameter", random_steps=120, learning_starts=200, seed=seed).learn(130, **QUIET)
@@ -59,7 +61,7 @@ def test_the_first_actions_are_uniform_whatever_explores_and_decided_by_the_seed
     assert (actions[:120] != first_actions(1)[:120]).all()
 
 
-@pytest.mark.parametrize("cls", [pn.TD3])
+@pytest.mark.parametrize("cls", [pn.TD3, pn.SAC])
 def test_predictions_are_noise_free_and_within_the_bounds_of_the_environment(cls):
     agent = tiny(cls, "none").learn(60, **QUIET)
     rows = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
@@ -69,7 +71,7 @@ def test_predictions_are_noise_free_and_within_the_bounds_of_the_environment(cls
     assert np.abs(actions).max() <= 2.0
 
 
-@pytest.mark.parametrize(("cls", "kind"), [(pn.TD3, "epsilon-greedy")])
+@pytest.mark.parametrize(("cls", "kind"), [(pn.SAC, "gaussian"), (pn.SAC, "ou"), (pn.TD3, "epsilon-greedy")])
 def test_an_exploration_that_does_not_fit_is_refused(cls, kind):
     with pytest.raises(pn.UsageError, match="does not fit"):
         cls("Pendulum-v1", exploration=kind)

@@ -5,6 +5,7 @@ from paramnoise.agents.bootstrapped_dqn import BootstrappedDQNConfig
 from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.agents.es import ESConfig
+from paramnoise.agents.sac import SACConfig
 from paramnoise.agents.td3 import TD3Config
 from paramnoise.agents.trpo import TRPOConfig
 
@@ -16,6 +17,7 @@ __all__ = [
     "DQNConfig",
     "ESConfig",
     "Learner",
+    "SACConfig",
     "Spaces",
     "TD3Config",
     "TRPOConfig",

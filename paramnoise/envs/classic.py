@@ -84,6 +84,10 @@ register_env(
                 settings={"gamma": 0.98},
                 explorations={"parameter": {"delta": 0.2}, "gaussian": {"sigma": 0.2}},
             ),
+            "sac": AgentPreset(
+                settings={"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "gamma": 0.98},
+                explorations={"parameter": {"delta": 0.2}},
+            ),
         },
         run={"steps": 20_000, "eval_every": 2_000},
     ),

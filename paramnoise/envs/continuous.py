@@ -76,7 +76,7 @@ _SPARSE_TASKS = {
 def _preset(env: str, noise: float, critic_l2: float | None = None) -> Preset:
     """The paper's settings with a level of noise; the defaults of DDPG and TRPO are its agents.
 
-    TD3, which is younger than the paper, explores at the same level.
+    TD3 and SAC, which are younger than the paper, explore at the same level.
     """
     explorations = {
         "gaussian": {"sigma": noise},
@@ -89,6 +89,7 @@ def _preset(env: str, noise: float, critic_l2: float | None = None) -> Preset:
                 settings={} if critic_l2 is None else {"critic_l2": critic_l2}, explorations=explorations
             ),
             "td3": AgentPreset(explorations=explorations),
+            "sac": AgentPreset(explorations={"parameter": explorations["parameter"]}),
             "trpo": AgentPreset(settings={"hidden_sizes": (64, 64)} if env in _LOCOMOTION else {}),
         },
         run={"steps": 1_000_000, "eval_every": 10_000, "eval_episodes": 20},

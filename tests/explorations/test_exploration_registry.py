@@ -7,7 +7,13 @@ import pytest
 import paramnoise as pn
 from paramnoise.explorations import base
 from paramnoise.explorations.base import explorations_for, find_exploration, has_twin, register_exploration
-from paramnoise.networks.policies import DeterministicPolicy, GreedyPolicy, StochasticPolicy, VotingPolicy
+from paramnoise.networks.policies import (
+    DeterministicPolicy,
+    GreedyPolicy,
+    SquashedGaussianPolicy,
+    StochasticPolicy,
+    VotingPolicy,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +42,8 @@ def exploration(name, *policies):
         ("ou", DeterministicPolicy, pn.OrnsteinUhlenbeck),
         ("bootstrap", VotingPolicy, pn.BootstrapHead),
         ("parameter", DeterministicPolicy, pn.ParameterNoise),
+        ("none", SquashedGaussianPolicy, pn.NoNoise),
+        ("parameter", SquashedGaussianPolicy, pn.ParameterNoise),
         ("parameter", StochasticPolicy, pn.OnPolicyParameterNoise),
     ],
 )
