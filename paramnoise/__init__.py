@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from paramnoise.envs.base import AgentPreset, Preset, ReturnBounds, register_env
     from paramnoise.explorations import (
         BootstrapHead,
+        ColouredDraws,
+        ColouredNoise,
         EpsilonGreedy,
         Exploration,
         Gaussian,
@@ -45,6 +47,8 @@ __all__ = [
     "BootstrapHead",
     "BootstrappedDQN",
     "Callback",
+    "ColouredDraws",
+    "ColouredNoise",
     "EpsilonGreedy",
     "Evaluation",
     "Exploration",

@@ -78,9 +78,11 @@ def _preset(env: str, noise: float, critic_l2: float | None = None) -> Preset:
 
     TD3 and SAC, which are younger than the paper, explore at the same level.
     """
+    horizon = {"horizon": SPARSE_HORIZON if env in SPARSE else 50 if env == "Reacher-v4" else 1_000}
     explorations = {
         "gaussian": {"sigma": noise},
         "ou": {"sigma": noise},
+        "pink": {"sigma": noise, **horizon},
         "parameter": {"delta": noise, "adapt_every": 50},
     }
     return Preset(
@@ -89,7 +91,7 @@ def _preset(env: str, noise: float, critic_l2: float | None = None) -> Preset:
                 settings={} if critic_l2 is None else {"critic_l2": critic_l2}, explorations=explorations
             ),
             "td3": AgentPreset(explorations=explorations),
-            "sac": AgentPreset(explorations={"parameter": explorations["parameter"]}),
+            "sac": AgentPreset(explorations={"parameter": explorations["parameter"], "pink": horizon}),
             "trpo": AgentPreset(settings={"hidden_sizes": (64, 64)} if env in _LOCOMOTION else {}),
         },
         run={"steps": 1_000_000, "eval_every": 10_000, "eval_episodes": 20},

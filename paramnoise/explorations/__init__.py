@@ -6,9 +6,12 @@ from paramnoise.explorations.bootstrap import BootstrapHead
 from paramnoise.explorations.epsilon_greedy import EpsilonGreedy
 from paramnoise.explorations.on_policy import OnPolicyParameterNoise
 from paramnoise.explorations.parameter import ParameterNoise
+from paramnoise.explorations.pink import ColouredDraws, ColouredNoise
 
 __all__ = [
     "BootstrapHead",
+    "ColouredDraws",
+    "ColouredNoise",
     "EpsilonGreedy",
     "Exploration",
     "Gaussian",

@@ -42,6 +42,8 @@ def exploration(name, *policies):
         ("ou", DeterministicPolicy, pn.OrnsteinUhlenbeck),
         ("bootstrap", VotingPolicy, pn.BootstrapHead),
         ("parameter", DeterministicPolicy, pn.ParameterNoise),
+        ("pink", DeterministicPolicy, pn.ColouredNoise),
+        ("pink", SquashedGaussianPolicy, pn.ColouredDraws),
         ("none", SquashedGaussianPolicy, pn.NoNoise),
         ("parameter", SquashedGaussianPolicy, pn.ParameterNoise),
         ("parameter", StochasticPolicy, pn.OnPolicyParameterNoise),
