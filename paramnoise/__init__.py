@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         OnPolicyParameterNoise,
         OrnsteinUhlenbeck,
         ParameterNoise,
+        StateDraws,
+        StateNoise,
     )
     from paramnoise.explorations.base import register_exploration
     from paramnoise.figures.base import register_figure
@@ -62,6 +64,8 @@ __all__ = [
     "Preset",
     "ReturnBounds",
     "Spaces",
+    "StateDraws",
+    "StateNoise",
     "UsageError",
     "agent_class",
     "load",

@@ -25,6 +25,7 @@ from paramnoise.agents.base import Learner, Spaces, register_agent
 from paramnoise.agents.q_learning import td_target
 from paramnoise.experience.replay import Transition
 from paramnoise.networks import normaliser as normalisers
+from paramnoise.networks.gsde import StateNoiseActor
 from paramnoise.networks.heads import NormalisedActor, quiet_mlp
 from paramnoise.networks.mlp import MLP
 from paramnoise.networks.normaliser import Normaliser
@@ -49,6 +50,9 @@ class SACConfig(ActorCriticConfig):
     """Adam's step size for the log of the temperature, likewise."""
     target_entropy: float | None = None
     """The entropy that the temperature is learned for; None: minus the dimensions of an action."""
+    std_from_features: bool = False
+    """Let the standard deviations come from the features of the last hidden layer, by learned weights, and not from
+    outputs of their own: what the exploration gsde needs."""
     random_steps: int = 1_000
     """Environment steps at the beginning whose actions are uniformly random, whatever explores."""
 
@@ -57,6 +61,8 @@ class SACConfig(ActorCriticConfig):
         fixed = self.temperature
         require(fixed is None or fixed >= 0, "temperature", fixed, "at least 0")
         require(self.first_temperature > 0, "first_temperature", self.first_temperature, "above 0")
+        mixed = self.std_from_features and self.network is not None
+        require(not mixed, "std_from_features", self.std_from_features, "False with a network of your own")
         require(self.random_steps >= 0, "random_steps", self.random_steps, "at least 0")
         super().__post_init__()
 
@@ -65,10 +71,14 @@ class SACConfig(ActorCriticConfig):
         return -float(action_size) if self.target_entropy is None else self.target_entropy
 
 
+GaussianActor = MLP | StateNoiseActor | OwnNetwork
+"""What gives means and log standard deviations before tanh, one after the other."""
+
+
 class Networks(NamedTuple):
     """What is learned."""
 
-    actor: MLP | OwnNetwork
+    actor: GaussianActor
     critics: Critics
     log_temperature: Array
 
@@ -104,11 +114,12 @@ def make(config: SACConfig, spaces: Spaces) -> Learner:
     """Builds SAC for vector observations and continuous actions in [-1, 1]."""
     (observation_size,), action_size = spaces.observation, spaces.actions
 
-    def make_actor(key: Array) -> MLP | OwnNetwork:
+    def make_actor(key: Array) -> GaussianActor:
         if config.network is not None:
             return make_network(config.network, spaces.observation, 2 * action_size, key)
-        sizes = (observation_size, *config.hidden_sizes, 2 * action_size)
-        return quiet_mlp(sizes, key=key, layer_norm=config.layer_norm)
+        outputs = action_size if config.std_from_features else 2 * action_size
+        mlp = quiet_mlp((observation_size, *config.hidden_sizes, outputs), key=key, layer_norm=config.layer_norm)
+        return StateNoiseActor(mlp) if config.std_from_features else mlp
 
     def init(key: Array) -> SACState:
         actor_key, critics_key, noise_key = jax.random.split(key, 3)
@@ -141,7 +152,7 @@ def update(config: SACConfig, state: SACState, batch: Transition) -> tuple[SACSt
     loss, gradient = jax.value_and_grad(critic_loss)(critics)
     critics, critics_after = descend(of_critics[0], critics, of_critics[1], gradient)
 
-    def actor_loss(actor: MLP | OwnNetwork) -> tuple[Array, Array]:
+    def actor_loss(actor: GaussianActor) -> tuple[Array, Array]:
         judge = functools.partial(regret, actor, critics, temperature)
         regrets, log_densities = jax.vmap(judge)(batch.obs, noise)
         return jnp.mean(regrets), -jnp.mean(log_densities)
@@ -168,7 +179,7 @@ def td_errors(
     config: SACConfig,
     critics: Critics,
     targets: Critics,
-    actor: MLP | OwnNetwork,
+    actor: GaussianActor,
     temperature: Array,
     transition: Transition,
     noise: Array,
@@ -185,9 +196,7 @@ def td_errors(
     return values_of(critics, transition.obs, transition.action) - jax.lax.stop_gradient(target)
 
 
-def regret(
-    actor: MLP | OwnNetwork, critics: Critics, temperature: Array, obs: Array, noise: Array
-) -> tuple[Array, Array]:
+def regret(actor: GaussianActor, critics: Critics, temperature: Array, obs: Array, noise: Array) -> tuple[Array, Array]:
     """What the actor minimises at one normalised observation: temperature * log pi(a | s) - min_i Q_i(s, a).
 
     Returns:

@@ -83,6 +83,7 @@ def _preset(env: str, noise: float, critic_l2: float | None = None) -> Preset:
         "gaussian": {"sigma": noise},
         "ou": {"sigma": noise},
         "pink": {"sigma": noise, **horizon},
+        "gsde": {"sigma": noise},
         "parameter": {"delta": noise, "adapt_every": 50},
     }
     return Preset(
@@ -91,7 +92,10 @@ def _preset(env: str, noise: float, critic_l2: float | None = None) -> Preset:
                 settings={} if critic_l2 is None else {"critic_l2": critic_l2}, explorations=explorations
             ),
             "td3": AgentPreset(explorations=explorations),
-            "sac": AgentPreset(explorations={"parameter": explorations["parameter"], "pink": horizon}),
+            "sac": AgentPreset(
+                explorations={"parameter": explorations["parameter"], "pink": horizon},
+                settings_with={"gsde": {"std_from_features": True}},
+            ),
             "trpo": AgentPreset(settings={"hidden_sizes": (64, 64)} if env in _LOCOMOTION else {}),
         },
         run={"steps": 1_000_000, "eval_every": 10_000, "eval_episodes": 20},

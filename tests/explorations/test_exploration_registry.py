@@ -42,6 +42,8 @@ def exploration(name, *policies):
         ("ou", DeterministicPolicy, pn.OrnsteinUhlenbeck),
         ("bootstrap", VotingPolicy, pn.BootstrapHead),
         ("parameter", DeterministicPolicy, pn.ParameterNoise),
+        ("gsde", DeterministicPolicy, pn.StateNoise),
+        ("gsde", SquashedGaussianPolicy, pn.StateDraws),
         ("pink", DeterministicPolicy, pn.ColouredNoise),
         ("pink", SquashedGaussianPolicy, pn.ColouredDraws),
         ("none", SquashedGaussianPolicy, pn.NoNoise),
