@@ -47,6 +47,15 @@ def peer(model: Any) -> "Window":
     return window
 
 
+def gaussian(env: str, sigma: float) -> Any:
+    """Gaussian noise on actions, for an agent that has the face of Stable-Baselines3."""
+    import gymnasium as gym
+    from stable_baselines3.common.noise import NormalActionNoise
+
+    space = gym.spec(env).make().action_space
+    return NormalActionNoise(np.zeros(space.shape), np.full(space.shape, sigma))
+
+
 def environment_alone(env: str) -> "Window":
     """Random actions and no agent: what an agent that costs nothing would reach."""
     import gymnasium as gym

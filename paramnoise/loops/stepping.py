@@ -72,6 +72,8 @@ class Stepping:
         fits = not self._shows_frames and HostActor.fits(exploration, self._programs.policy_shape)
         block = self._feed.block or BLOCK
         self._actor = HostActor(exploration, self.seeds[0], num_envs, block) if fits else None
+        if self._actor is not None and exploration.fixes_episodes and not overlap:
+            self._feed.hold()  # nothing that is learned is acted on before the next episode
         self._learning = Learning(
             self._programs, self._feed, self._key, side_by_side, overlap=overlap, waits=self._actor is not None
         )
@@ -196,6 +198,8 @@ class Stepping:
         if self._feed.acts_at_random(step):
             return np.concatenate([self._random_actions(seed) for seed in self.seeds])
         if self._any_start:
+            if self._feed.holds:
+                learning.take_in(step, all_of_it=True)
             self._begin_episodes(np.int32(step))
         if self._any_start or self._feed.begins:
             self._begin_segments()
