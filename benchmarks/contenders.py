@@ -13,12 +13,12 @@ NEVER = 10**9
 
 def ours(algorithm: str, env: str, exploration: str, agent: Mapping[str, Any], **run: Any) -> "Window":
     """Training by this package, without evaluations."""
-    from paramnoise.parallel.process import use_one_thread
     from paramnoise.runs.config import make_config
-    from paramnoise.runs.run import make_loop
+    from paramnoise.runs.run import make_loop, set_up_process
 
-    use_one_thread()
-    return training(make_loop([make_config(algorithm, env, exploration=exploration, agent=agent, **run)], env))
+    config = make_config(algorithm, env, exploration=exploration, agent=agent, **run)
+    set_up_process(config, env)  # threads as `paramnoise train` has them
+    return training(make_loop([config], env))
 
 
 def training(loop: Any) -> "Window":

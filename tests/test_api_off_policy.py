@@ -6,6 +6,8 @@ import pytest
 
 import paramnoise as pn
 from paramnoise.keys import RANDOM
+from paramnoise.runs.config import make_config
+from paramnoise.runs.run import _has_large_products
 
 QUIET = {"progress": False, "eval_every": 1_000, "eval_episodes": 1}
 SETTINGS = {
@@ -51,6 +53,15 @@ def test_an_agent_saved_within_a_cycle_learns_on_as_one_that_was_never_saved(tmp
     np.testing.assert_array_equal(predicted, agent.predict(rows)[0])
     assert predicted.shape == (20, 1)
     assert np.abs(predicted).max() <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("agent", "units", "batch_size", "large"),
+    [("td3", 64, 128, False), ("sac", 256, 256, True), ("ddpg", 128, 128, False), ("trpo", 256, 5_000, False)],
+)
+def test_only_large_products_of_replayed_batches_get_more_than_one_thread(agent, units, batch_size, large):
+    config = make_config(agent, "Pendulum-v1", agent={"hidden_sizes": (units, units), "batch_size": batch_size})
+    assert _has_large_products(config) == large
 
 
 @pytest.mark.parametrize(("cls", "kind"), [(pn.SAC, "gaussian"), (pn.SAC, "ou"), (pn.TD3, "epsilon-greedy")])

@@ -85,11 +85,17 @@ class ActorCriticConfig:
         require(self.learning_starts >= 0, "learning_starts", self.learning_starts, "at least 0")
 
 
-def optimizers(config: ActorCriticConfig) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
-    """The actor's, then the critics'."""
-    rates = (config.actor_learning_rate, config.critic_learning_rate)
+def optimizers(
+    config: ActorCriticConfig, *, flat: bool = False
+) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
+    """The actor's, then the critics'.
+
+    `flat`: Adam sees all parameters as one vector, which are fewer operations for the same steps. DDPG's does not, as
+    its checkpoints are older.
+    """
+    adams = [optax.adam(schedules.as_optax(rate)) for rate in (config.actor_learning_rate, config.critic_learning_rate)]
     actor, critic = (
-        find_optimizer(config.optimizer, optax.adam(schedules.as_optax(rate)), config.max_grad_norm) for rate in rates
+        find_optimizer(config.optimizer, optax.flatten(adam) if flat else adam, config.max_grad_norm) for adam in adams
     )
     return actor, critic
 

@@ -210,4 +210,4 @@ def regret(actor: GaussianActor, critics: Critics, temperature: Array, obs: Arra
 
 def _optimizers(config: SACConfig) -> tuple[optax.GradientTransformation, ...]:
     """The actor's, the critics', the temperature's."""
-    return *optimizers(config), optax.adam(schedules.as_optax(config.temperature_learning_rate))
+    return *optimizers(config, flat=True), optax.adam(schedules.as_optax(config.temperature_learning_rate))
