@@ -70,6 +70,14 @@ class SACConfig(ActorCriticConfig):
         """The entropy that the temperature is learned for."""
         return -float(action_size) if self.target_entropy is None else self.target_entropy
 
+    def applying(self, spaces: Spaces) -> dict[str, Any]:
+        """The settings that matter, by name, with the values that they come to; for people."""
+        values = dataclasses.asdict(self)
+        if self.temperature is None:
+            return {**values, "temperature": "learned", "target_entropy": self.aimed_entropy(spaces.actions)}
+        unused = ("first_temperature", "temperature_learning_rate", "target_entropy")
+        return {name: value for name, value in values.items() if name not in unused}
+
 
 GaussianActor = MLP | StateNoiseActor | OwnNetwork
 """What gives means and log standard deviations before tanh, one after the other."""

@@ -94,7 +94,9 @@ def test_the_temperature_grows_while_the_entropy_is_below_its_aim_and_falls_abov
 
 
 def test_the_aim_is_minus_the_dimensions_and_a_fixed_temperature_stays(state):
-    assert CONFIG.aimed_entropy(6) == -6.0
+    assert CONFIG.applying(SPACES)["target_entropy"] == -2.0
+    assert CONFIG.applying(SPACES)["temperature"] == "learned"
+    assert "target_entropy" not in SACConfig(temperature=0.2).applying(SPACES)
     fixed = sac.make(SACConfig(**SETTINGS, temperature=0.2), SPACES)
     after, terms = jax.jit(fixed.update)(state, batch())
     assert after.networks.log_temperature == state.networks.log_temperature

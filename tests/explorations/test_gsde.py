@@ -108,3 +108,22 @@ def test_what_has_no_such_features_is_refused_with_the_remedy():
 def test_a_setting_out_of_range_is_named(settings):
     with pytest.raises(pn.UsageError, match=next(iter(settings))):
         pn.StateNoise(**settings)
+
+
+def test_standard_deviation_and_density_are_those_of_stable_baselines3():
+    """Where Stable-Baselines3 and PyTorch are installed, as in the environment of the benchmarks."""
+    torch = pytest.importorskip("torch")
+    distributions = pytest.importorskip("stable_baselines3.common.distributions")
+    rng = np.random.default_rng(0)
+    features, log_std, mean, noise = (
+        rng.normal(size=shape).astype(np.float32) for shape in ((5, 7), (7, 3), (5, 3), (5, 3))
+    )
+    peer = distributions.StateDependentNoiseDistribution(3, learn_features=True, squash_output=True)
+    peer.proba_distribution_net(7, latent_sde_dim=7)
+    peer.proba_distribution(*map(torch.tensor, (mean, log_std, features)))
+    std = np.sqrt(np.asarray(gsde.variance(features, log_std)) + gsde.LEAST_VARIANCE)
+    np.testing.assert_allclose(std, peer.distribution.stddev.numpy(), rtol=1e-5)
+    values, policy = jnp.stack([mean, np.log(std)], axis=1), SquashedGaussianPolicy(None)
+    narrow = 0.2 * noise  # near a bound the peer's log-density is rounded
+    actions = torch.tensor(np.asarray(policy.squash(values, narrow)))
+    np.testing.assert_allclose(policy.log_density(values, narrow), peer.log_prob(actions).numpy(), rtol=1e-2, atol=1e-2)
