@@ -74,6 +74,7 @@ format: $(READY)
 bench: $(BENCH_READY)  ## steps per second of the loops, and of the agents against their peers
 	$(BENCH)/bin/python benchmarks/loops.py
 	$(BENCH)/bin/python benchmarks/ddpg.py
+	$(BENCH)/bin/python benchmarks/off_policy.py
 	$(BENCH)/bin/python benchmarks/trpo.py
 	$(BENCH)/bin/python benchmarks/atari.py
 

@@ -12,11 +12,13 @@ from paramnoise.plugins import load_known_plugins
 if TYPE_CHECKING:
     from paramnoise import noise, schedules
     from paramnoise.agents.base import Learner, Spaces, register_agent
-    from paramnoise.api import DDPG, DQN, ES, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
+    from paramnoise.api import DDPG, DQN, ES, SAC, TD3, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
     from paramnoise.callbacks import Callback
     from paramnoise.envs.base import AgentPreset, Preset, ReturnBounds, register_env
     from paramnoise.explorations import (
         BootstrapHead,
+        ColouredDraws,
+        ColouredNoise,
         EpsilonGreedy,
         Exploration,
         Gaussian,
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
         OnPolicyParameterNoise,
         OrnsteinUhlenbeck,
         ParameterNoise,
+        StateDraws,
+        StateNoise,
     )
     from paramnoise.explorations.base import register_exploration
     from paramnoise.figures.base import register_figure
@@ -38,12 +42,16 @@ __all__ = [
     "DDPG",
     "DQN",
     "ES",
+    "SAC",
+    "TD3",
     "TRPO",
     "Agent",
     "AgentPreset",
     "BootstrapHead",
     "BootstrappedDQN",
     "Callback",
+    "ColouredDraws",
+    "ColouredNoise",
     "EpsilonGreedy",
     "Evaluation",
     "Exploration",
@@ -58,6 +66,8 @@ __all__ = [
     "Preset",
     "ReturnBounds",
     "Spaces",
+    "StateDraws",
+    "StateNoise",
     "UsageError",
     "agent_class",
     "load",

@@ -356,6 +356,26 @@ class DDPG(Agent):
         super().__init__(env, **settings)
 
 
+class TD3(Agent):
+    """TD3 for continuous actions; explores by `ParameterNoise` unless told otherwise."""
+
+    algorithm = "td3"
+
+    @keywords.takes(keywords.TD3Keywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
+
+
+class SAC(Agent):
+    """SAC for continuous actions; explores by its own stochastic policy (`NoNoise`) unless told otherwise."""
+
+    algorithm = "sac"
+
+    @keywords.takes(keywords.SACKeywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
+
+
 class TRPO(Agent):
     """TRPO for continuous or discrete actions; explores by `OnPolicyParameterNoise` unless told otherwise."""
 

@@ -5,6 +5,8 @@ from paramnoise.agents.bootstrapped_dqn import BootstrappedDQNConfig
 from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.agents.es import ESConfig
+from paramnoise.agents.sac import SACConfig
+from paramnoise.agents.td3 import TD3Config
 from paramnoise.agents.trpo import TRPOConfig
 
 __all__ = [
@@ -15,7 +17,9 @@ __all__ = [
     "DQNConfig",
     "ESConfig",
     "Learner",
+    "SACConfig",
     "Spaces",
+    "TD3Config",
     "TRPOConfig",
     "find_agent",
     "register_agent",

@@ -85,6 +85,8 @@ class Learner(NamedTuple):
     """Replay: how batches are drawn; with priorities `update` reports `TD_ERROR`, [batch], beside its terms."""
     prepare: Callable[[Any, int], Any] = _as_gathered
     """Rollout, returns: what was gathered, the number of updates so far -> the batch for `update`; in NumPy."""
+    random_steps: int = 0
+    """Replay of vectors: environment steps at the beginning whose actions are uniformly random, whatever explores."""
     experience: ExperienceKind = "replay"
     """What it learns from; registration sets it."""
     made_by: Callable[..., Any] | None = None

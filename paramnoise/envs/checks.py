@@ -89,7 +89,7 @@ def _warn_of_statistics(env: Any) -> None:
         if isinstance(env, (*_OF_OBSERVATIONS, *_OF_REWARDS)) and env.update_running_mean:
             remedy = "fixed factors do not have this problem (gymnasium's TransformReward)"
             if isinstance(env, _OF_OBSERVATIONS):
-                remedy = "ddpg and es normalise observations inside the agent"
+                remedy = "ddpg, td3, sac and es normalise observations inside the agent"
             warnings.warn(
                 f"{type(env).__name__} keeps statistics of its own: every environment, also of evaluation, gathers "
                 f"them anew, and they are not saved with the agent. Leave it out: {remedy}",

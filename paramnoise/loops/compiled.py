@@ -164,6 +164,7 @@ def _step(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopSt
     training = state.train
     behaviour = Behaviour(training.exploration, learner.policy(training.learner), training.key, training.step)
     explored, actions = steps.begin_and_act(exploration, behaviour, state.obs, state.starts, SEEDS)
+    actions = steps.random_at_first(learner, training.key, training.step, actions)
     training = training._replace(exploration=explored)
     keys = jax.random.split(key_for(training, ENVIRONMENT), actions.shape[0])
     after, obs, env_state = jax.vmap(functools.partial(step_and_reset, env))(keys, state.env_state, actions)

@@ -18,7 +18,7 @@ from paramnoise.experience import replay as replays
 from paramnoise.experience.priorities import Priorities
 from paramnoise.experience.replay import Transition
 from paramnoise.explorations.base import Exploration
-from paramnoise.keys import ACT, ADAPT, ANNOTATE, BEGIN, INIT, TRAIN, key_at
+from paramnoise.keys import ACT, ADAPT, ANNOTATE, BEGIN, INIT, RANDOM, TRAIN, key_at
 from paramnoise.networks.policies import Policy
 
 
@@ -148,6 +148,14 @@ def begin_and_act(
         state.exploration,
     )
     return act(exploration, state._replace(exploration=explored), obs)
+
+
+def random_at_first(learner: Learner, key: Array, step: Array, actions: Array) -> Array:
+    """The actions, or uniformly random continuous ones in the learner's first `random_steps`."""
+    if not learner.random_steps:
+        return actions
+    random = jax.random.uniform(key_at(key, RANDOM, step), actions.shape, actions.dtype, -1.0, 1.0)
+    return jnp.where(step < learner.random_steps, random, actions)
 
 
 def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: Transition) -> TrainState:

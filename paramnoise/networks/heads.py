@@ -128,7 +128,14 @@ class BootstrappedQNetwork(eqx.Module):
 
 
 OUTPUT_INIT = 3e-3
-"""The output layers of DDPG start uniform within this, so that first actions and values are near 0."""
+"""The output layers of actors and critics start uniform within this, so that first actions and values are near 0."""
+
+
+def quiet_mlp(sizes: Sequence[int], *, key: Array, layer_norm: bool) -> MLP:
+    """An MLP whose first outputs are near 0."""
+    mlp_key, output_key = jax.random.split(key)
+    mlp = MLP(sizes, key=mlp_key, layer_norm=layer_norm)
+    return eqx.tree_at(lambda m: m.layers[-1], mlp, _small(mlp.layers[-1], output_key))
 
 
 class Actor(eqx.Module):
@@ -146,29 +153,36 @@ class Actor(eqx.Module):
         layer_norm: bool = True,
     ):
         """Builds the layers from the observation to the action."""
-        mlp_key, output_key = jax.random.split(key)
-        mlp = MLP((observation_size, *hidden_sizes, action_size), key=mlp_key, layer_norm=layer_norm)
-        self.mlp = eqx.tree_at(lambda m: m.layers[-1], mlp, _small(mlp.layers[-1], output_key))
+        self.mlp = quiet_mlp((observation_size, *hidden_sizes, action_size), key=key, layer_norm=layer_norm)
 
     def __call__(self, x: Array) -> Array:  # [action_size], in [-1, 1]
         return jnp.tanh(self.mlp(x))
 
+    def features(self, x: Array) -> Array:
+        """The outputs of the last hidden layer."""
+        return self.mlp.features(x)
+
 
 class NormalisedActor(eqx.Module):
-    """An actor together with the statistics that its observations are normalised by."""
+    """An actor, or what SAC has in its place, together with the statistics that its observations are normalised by."""
 
     normaliser: Normaliser
     actor: Callable[[Array], Array]
 
-    def __call__(self, obs: Array) -> Array:  # [action_size], for an observation as the environment shows it
+    def __call__(self, obs: Array) -> Array:  # the actor's output, for an observation as the environment shows it
         return self.actor(self.normaliser(obs))
+
+    def features(self, obs: Array) -> Array:
+        """What the actor says of its last hidden layer, if it does."""
+        return self.actor.features(self.normaliser(obs))  # type: ignore[attr-defined]
 
 
 class Critic(eqx.Module):
-    """Q(s, a), with the action entering at the second hidden layer (app. A.2)."""
+    """Q(s, a), with the action entering at the second hidden layer (app. A.2), or at another."""
 
     layers: tuple[eqx.nn.Linear, ...]
     norms: tuple[eqx.nn.LayerNorm | eqx.nn.Identity, ...]
+    action_layer: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -178,19 +192,21 @@ class Critic(eqx.Module):
         *,
         key: Array,
         layer_norm: bool = True,
+        action_layer: int = 1,
     ):
-        """Builds the layers from the observation to the value."""
+        """Builds the layers from the observation to the value; the action enters at `action_layer`, counted from 0."""
         output_key, *keys = jax.random.split(key, len(hidden_sizes) + 2)
         inputs = [observation_size, *hidden_sizes]
-        inputs[1] += action_size
+        inputs[action_layer] += action_size
         layers = [eqx.nn.Linear(i, o, key=k) for i, o, k in zip(inputs, (*hidden_sizes, 1), keys, strict=True)]
         self.layers = (*layers[:-1], _small(layers[-1], output_key))
         self.norms = tuple(eqx.nn.LayerNorm(size) if layer_norm else eqx.nn.Identity() for size in hidden_sizes)
+        self.action_layer = action_layer
 
     def __call__(self, obs: Array, action: Array) -> Array:  # scalar
         x = obs
         for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=False)):
-            x = jnp.concatenate([x, action]) if i == 1 else x
+            x = jnp.concatenate([x, action]) if i == self.action_layer else x
             x = jax.nn.relu(norm(layer(x)))
         return self.layers[-1](x)[0]
 

@@ -32,9 +32,14 @@ class MLP(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Array) -> Array:
+        x = self.features(x)
+        return self.layers[-1](x) if len(self.layers) > len(self.norms) else x
+
+    def features(self, x: Array) -> Array:
+        """The outputs of the last hidden layer."""
         for layer, norm in zip(self.layers, self.norms, strict=False):
             x = self.activation(norm(layer(x)))
-        return self.layers[-1](x) if len(self.layers) > len(self.norms) else x
+        return x
 
 
 class DuelingMLP(eqx.Module):

@@ -46,6 +46,11 @@ class Watcher(Protocol):
         """The signal that asked the run to stop."""
 
 
+LARGE_PRODUCT = 2**23
+"""Multiplications of a layer's product, units x units x batch, from which XLA may have all threads: 256-256 with
+batches of 256 is above it, 64-64 with batches of 128 below."""
+
+
 def set_up_process(config: RunConfig, env: EnvLike) -> None:
     """Keeps compiled programs for the next process, and gives XLA one thread where networks are small.
 
@@ -53,8 +58,15 @@ def set_up_process(config: RunConfig, env: EnvLike) -> None:
     """
     use_compilation_cache()
     shape = getattr(getattr(env, "observation_space", None), "shape", None) or ()
-    if config.made_by.experience == "returns" or not (is_atari(config.env) or len(shape) == 3):
+    is_small = not (is_atari(config.env) or len(shape) == 3 or _has_large_products(config))
+    if config.made_by.experience == "returns" or is_small:
         use_one_thread()  # workers are how a population uses more cores
+
+
+def _has_large_products(config: RunConfig) -> bool:
+    """Whether a train step from replay multiplies matrices that are worth more than one thread."""
+    units, batch = max(getattr(config.agent, "hidden_sizes", ()), default=0), getattr(config.agent, "batch_size", 0)
+    return config.made_by.experience == "replay" and units * units * batch >= LARGE_PRODUCT
 
 
 def make_loop(configs: Sequence[RunConfig], env: EnvLike) -> HostLoop:

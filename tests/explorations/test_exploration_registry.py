@@ -7,7 +7,13 @@ import pytest
 import paramnoise as pn
 from paramnoise.explorations import base
 from paramnoise.explorations.base import explorations_for, find_exploration, has_twin, register_exploration
-from paramnoise.networks.policies import DeterministicPolicy, GreedyPolicy, StochasticPolicy, VotingPolicy
+from paramnoise.networks.policies import (
+    DeterministicPolicy,
+    GreedyPolicy,
+    SquashedGaussianPolicy,
+    StochasticPolicy,
+    VotingPolicy,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +43,12 @@ def exploration(name, *policies):
         ("bootstrap", VotingPolicy, pn.BootstrapHead),
         ("noisy", GreedyPolicy, pn.NoisyNet),
         ("parameter", DeterministicPolicy, pn.ParameterNoise),
+        ("gsde", DeterministicPolicy, pn.StateNoise),
+        ("gsde", SquashedGaussianPolicy, pn.StateDraws),
+        ("pink", DeterministicPolicy, pn.ColouredNoise),
+        ("pink", SquashedGaussianPolicy, pn.ColouredDraws),
+        ("none", SquashedGaussianPolicy, pn.NoNoise),
+        ("parameter", SquashedGaussianPolicy, pn.ParameterNoise),
         ("parameter", StochasticPolicy, pn.OnPolicyParameterNoise),
     ],
 )

@@ -10,7 +10,13 @@ import paramnoise as pn
 from paramnoise.explorations.parameter import ParameterNoiseState
 from paramnoise.networks import MLP, BootstrappedQNetwork
 from paramnoise.networks.noisy import draw_noise, with_noisy_layers
-from paramnoise.networks.policies import DeterministicPolicy, GreedyPolicy, Policy, VotingPolicy
+from paramnoise.networks.policies import (
+    DeterministicPolicy,
+    GreedyPolicy,
+    Policy,
+    SquashedGaussianPolicy,
+    VotingPolicy,
+)
 from paramnoise.noise import initial_scale, perturb
 
 KEY = jax.random.key(0)
@@ -274,6 +280,22 @@ def test_a_policy_is_sampled_anew_after_its_maximum_age_and_never_without_one(ma
 def test_delta_is_as_given_or_a_fifth_on_continuous_actions():
     assert NOISE.threshold(DISCRETE, 4, 0) == np.float32(0.1)
     assert pn.ParameterNoise().threshold(CONTINUOUS, 2, 0) == np.float32(0.2)
+    squashed = SquashedGaussianPolicy(DISCRETE.network)
+    assert pn.ParameterNoise().threshold(squashed, 2, 0) == np.float32(0.2)
+    assert pn.ParameterNoise().init(squashed, jnp.ones((1, 3))).scale.sigma == np.float32(0.2)
+
+
+def test_a_perturbed_policy_with_randomness_of_its_own_draws_from_its_own_distribution():
+    policy, exploration = SquashedGaussianPolicy(DISCRETE.network), pn.ParameterNoise(sigma=0.1)
+    state = begun(exploration, policy, 2)
+    state = state._replace(policies=jax.tree.map(lambda leaf: jnp.repeat(leaf[:1], len(MANY), 0), state.policies))
+    actions = np.asarray(act(exploration, KEY, state, policy, MANY, 0)[1], np.float64)
+    perturbed = SquashedGaussianPolicy(jax.tree.map(lambda leaf: leaf[0], state.policies.network))
+    mean, log_std = np.asarray(perturbed(MANY[0]))
+    before = np.arctanh(actions)
+    np.testing.assert_allclose(before.mean(axis=0), mean, atol=5 * np.exp(log_std).max() / 100)
+    np.testing.assert_allclose(before.std(axis=0), np.exp(log_std), rtol=0.05)
+    assert np.abs(mean - np.asarray(policy(MANY[0]))[0]).max() > 0.05
 
 
 @pytest.mark.parametrize(("step", "kept"), [(0, 0.25), (50, 0.4 + 0.6 / 4), (1000, 0.8 + 0.2 / 4)])

@@ -40,6 +40,7 @@ class FrameFeed:
     block: int | None = None
     waits = False
     begins = False
+    holds = False
     remedy = "a lower rate may help"
 
     def __init__(
@@ -85,6 +86,9 @@ class FrameFeed:
         self.init: Callable[[Array, Array], TrainState] = functools.partial(init, learner, exploration)
         self.learn: Callable[..., TrainState] = functools.partial(learn, learner, exploration, on_host)
         self.settings: Hashable = (on_host,)
+
+    def hold(self) -> None:
+        """Nothing waits here."""
 
     def acts_at_random(self, step: int) -> bool:
         """Until learning starts (app. A.1)."""

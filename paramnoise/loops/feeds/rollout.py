@@ -29,6 +29,7 @@ class RolloutFeed:
     is_beside = False
     axes: tuple[int | None, ...] = ()
     waits = True
+    holds = False
     remedy = "a smaller delta_kl may help"
 
     def __init__(self, learner: Learner, exploration: Exploration, obs: np.ndarray, *, skips: bool = False):
@@ -58,6 +59,9 @@ class RolloutFeed:
         self.init: Callable[[Array, Array], TrainState] = functools.partial(init, learner, exploration, batch)
         self.learn: Callable[..., TrainState] = functools.partial(learn, learner, exploration)
         self.settings: Hashable = (steps_each,)
+
+    def hold(self) -> None:
+        """Nothing waits here."""
 
     def acts_at_random(self, step: int) -> bool:
         """Never: a batch is of the policy's own actions."""
