@@ -14,6 +14,7 @@ from paramnoise.agents.bootstrapped_dqn import BootstrappedDQNConfig
 from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.agents.es import ESConfig
+from paramnoise.agents.ppo import PPOConfig
 from paramnoise.agents.trpo import TRPOConfig
 from paramnoise.envs import EnvLike
 from paramnoise.explorations import Exploration
@@ -50,6 +51,11 @@ class DDPGKeywords(DDPGConfig, AgentKeywords):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TRPOKeywords(TRPOConfig, AgentKeywords):
     """What `TRPO` takes."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PPOKeywords(PPOConfig, AgentKeywords):
+    """What `PPO` takes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -169,6 +169,7 @@ def test_settings_are_shown_where_they_apply_with_the_values_that_they_come_to(t
         ("train ddpg", ["gaussian: Independent Gaussian noise", "theta:0.15", "delta:None", "How strongly the noise"]),
         ("train ddpg --env SparseMountainCar", ["delta:0.6", "adapt_every:50"]),
         ("train trpo", ["scaling:boundary", "max_backtracks:60"]),
+        ("train ppo", ["scaling:adaptive", "adapt_every:50"]),
     ],
 )
 def test_the_help_of_an_agent_has_the_settings_of_its_explorations(capsys, command, named):

@@ -5,6 +5,7 @@ from paramnoise.agents.bootstrapped_dqn import BootstrappedDQNConfig
 from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.agents.es import ESConfig
+from paramnoise.agents.ppo import PPOConfig
 from paramnoise.agents.trpo import TRPOConfig
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "DQNConfig",
     "ESConfig",
     "Learner",
+    "PPOConfig",
     "Spaces",
     "TRPOConfig",
     "find_agent",

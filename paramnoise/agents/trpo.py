@@ -18,11 +18,12 @@ from jax.flatten_util import ravel_pytree
 
 from paramnoise.agents import baseline
 from paramnoise.agents.base import Learner, Spaces, register_agent
+from paramnoise.agents.on_policy import stochastic_policy
 from paramnoise.experience.rollout import Rollout
 from paramnoise.experience.segments import Block, Chunks, Layout, accumulate, beside, cut
 from paramnoise.networks import MLP
 from paramnoise.networks.own import NetworkSetting, find_network, make_network
-from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy, MultiCategoricalPolicy, StochasticPolicy
+from paramnoise.networks.policies import StochasticPolicy
 from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient, fisher_product
 from paramnoise.validation import require
 
@@ -128,20 +129,13 @@ def make(config: TRPOConfig, spaces: Spaces) -> Learner:
         if config.network is not None:
             network = make_network(config.network, spaces.observation, action_size, key)
         return TRPOState(
-            _policy(config, spaces, network), jnp.zeros(baseline.num_features(observation_size)), jnp.int32(0)
+            stochastic_policy(spaces, network, config.initial_std),
+            jnp.zeros(baseline.num_features(observation_size)),
+            jnp.int32(0),
         )
 
     step, cut_up = functools.partial(update, config), functools.partial(prepare, config)
     return Learner(config, spaces, init, step, lambda state: state.policy, prepare=cut_up)
-
-
-def _policy(config: TRPOConfig, spaces: Spaces, network: Any) -> StochasticPolicy:
-    """The distribution that suits the actions, with its parameters from a network."""
-    if spaces.parts:
-        return MultiCategoricalPolicy(network, spaces.parts)
-    if spaces.is_discrete:
-        return CategoricalPolicy(network)
-    return GaussianPolicy(network, jnp.full(spaces.actions, math.log(config.initial_std)))
 
 
 def prepare(config: TRPOConfig, rollout: Rollout, number: int) -> Batch:

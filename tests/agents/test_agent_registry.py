@@ -12,7 +12,7 @@ from paramnoise.agents import AGENTS, Learner, Spaces, TRPOConfig, find_agent, r
 from paramnoise.networks.policies import GreedyPolicy
 from paramnoise.validation import UsageError
 
-OURS = ("dqn", "bootstrapped-dqn", "ddpg", "trpo", "es")  # a plug-in that another test imports may add more
+OURS = ("dqn", "bootstrapped-dqn", "ddpg", "ppo", "trpo", "es")  # a plug-in that another test imports may add more
 VECTOR, FRAMES = gym.spaces.Box(-1.0, 1.0, (3,), np.float32), gym.spaces.Box(0, 255, (4, 36, 36), np.uint8)
 TWO, TORQUES = gym.spaces.Discrete(2), gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
@@ -48,6 +48,7 @@ def test_every_agent_of_ours_is_registered_with_its_config_and_experience():
         "dqn": (agents.DQNConfig, "replay"),
         "bootstrapped-dqn": (agents.BootstrappedDQNConfig, "replay"),
         "ddpg": (agents.DDPGConfig, "replay"),
+        "ppo": (agents.PPOConfig, "rollout"),
         "trpo": (agents.TRPOConfig, "rollout"),
         "es": (agents.ESConfig, "returns"),
     }
@@ -83,7 +84,7 @@ def test_a_name_that_another_agent_has_is_refused_and_a_definition_anew_is_not()
 
 @pytest.mark.parametrize(("name", "hint"), [("ddgp", "did you mean ddpg"), ("x", "choose from bootstrapped-dqn")])
 def test_an_unknown_name_is_answered_with_the_nearest_and_all(name, hint):
-    with pytest.raises(UsageError, match=f"unknown agent '{name}': {hint}.*es, trpo"):
+    with pytest.raises(UsageError, match=f"unknown agent '{name}': {hint}.*es, ppo, trpo"):
         find_agent(name)
 
 

@@ -6,16 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from rollouts import SEGMENTS, STEPS, handmade
 
 from paramnoise import UsageError
 from paramnoise.agents import Spaces, baseline, trpo
 from paramnoise.agents.trpo import TRPOConfig
-from paramnoise.experience.rollout import Rollout
 from paramnoise.noise import displace
 
 CONFIG = TRPOConfig(hidden_sizes=(4,), batch_size=100, fisher_fraction=0.5)
-ENVS, STEPS, LENGTH = 2, 50, 15  # episodes of 15 steps: 4 segments in each environment
-SEGMENTS = np.concatenate([np.arange(STEPS) // LENGTH, 4 + np.arange(STEPS) // LENGTH])
 
 
 @functools.cache
@@ -27,26 +25,9 @@ def first_state(agent):
     return jax.jit(agent.init)(jax.random.key(0))
 
 
-def rollout(state, config=CONFIG, sigma=0.3, obs_scale=1.0):
-    """A batch as the policy, with an offset per segment, could have met it; rewards favour the first action."""
-    rng = np.random.default_rng(0)
-    obs = obs_scale * rng.normal(size=(ENVS, STEPS, 3)).astype(np.float32)
-    size = ravel_pytree(state.policy)[0].size
-    discrete = isinstance(state.policy, trpo.CategoricalPolicy)
-    action = rng.integers(0, 2, (ENVS, STEPS)) if discrete else rng.normal(size=(ENVS, STEPS, 2)).astype(np.float32)
-    ends = np.tile(np.arange(STEPS) % LENGTH == LENGTH - 1, (ENVS, 1))
-    collected = Rollout(
-        obs=obs,
-        action=action,
-        reward=(action if discrete else action[..., 0]).astype(np.float32),
-        next_obs=obs,
-        terminated=ends,
-        truncated=np.zeros_like(ends),
-        time=np.tile(np.arange(STEPS) % LENGTH, (ENVS, 1)),
-        segment=SEGMENTS.reshape(ENVS, STEPS),
-        offsets=(sigma * rng.normal(size=(10, size))).astype(np.float32),
-    )
-    return jax.tree.map(jnp.asarray, trpo.prepare(config, collected, number=0))
+def rollout(state, config=CONFIG, **how):
+    """A batch, cut up."""
+    return jax.tree.map(jnp.asarray, trpo.prepare(config, handmade(state.policy, **how), number=0))
 
 
 def changed(batch, **fields):
