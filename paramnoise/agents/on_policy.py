@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from paramnoise.agents import baseline
@@ -82,6 +83,38 @@ def estimate(network: Any, rollout: Rollout, gamma: float, gae_lambda: float) ->
     advantages = baseline.advantages(*ends, values, next_values, gamma, gae_lambda)
     has_reward = jnp.any(rollout.reward != 0)
     return Estimates(values, jnp.where(has_reward, advantages, 0.0), values + advantages, has_reward)
+
+
+class LearnedValues(NamedTuple):
+    """A network of values with an optimizer of its own, for a learner whose policy does not move by gradient steps."""
+
+    network: Any
+    optimizer: Any
+    key: Array
+    """Decides minibatches, together with the number of updates."""
+
+
+def fit(
+    optimizer: optax.GradientTransformation, learned: LearnedValues, obs: Array, returns: Array, chosen: Array
+) -> LearnedValues:
+    """The values after train steps on the squared error.
+
+    Args:
+        optimizer: makes the steps.
+        learned: the values before.
+        obs: the observations of a batch, [rows, ...].
+        returns: what their values should have been, [rows].
+        chosen: the row numbers of every minibatch, [minibatches, size].
+    """
+
+    def step(carry: tuple[Any, Any], rows: Array) -> tuple[tuple[Any, Any], None]:
+        network, moments = carry
+        gradient = jax.grad(lambda n: jnp.mean(jnp.square(predict(n, obs[rows]) - returns[rows])))(network)
+        changes, moments = optimizer.update(gradient, moments, network)
+        return (optax.apply_updates(network, changes), moments), None
+
+    (network, moments), _ = jax.lax.scan(step, (learned.network, learned.optimizer), chosen)
+    return learned._replace(network=network, optimizer=moments)
 
 
 def minibatches(key: Array, rows: int, size: int, epochs: int) -> Array:
