@@ -1,4 +1,3 @@
-import jax
 import numpy as np
 import pytest
 from test_api_trpo import QUIET, arrays, multi_discrete
@@ -54,10 +53,3 @@ def test_the_command_line_trains_resumes_and_evaluates(tmp_path, capsys):
     assert float(rows[-1]["delta"]) == pytest.approx(0.05)
     assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2"]) == 0
     assert "ppo on CartPole-v1 after 180 steps" in capsys.readouterr().out
-
-
-def test_a_discrete_policy_acts_by_its_likeliest_action():
-    agent = tiny("CartPole-v1", "none").learn(120, **QUIET)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(agent._loop.state().learner))
-    action, _ = agent.predict(np.zeros(4, np.float32))
-    assert action == np.argmax(agent.policy(np.zeros(4, np.float32)))

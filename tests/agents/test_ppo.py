@@ -42,9 +42,14 @@ def samples_of(state, batch, old):
     flat = [np.asarray(x).reshape(100, *x.shape[2:]) for x in (batch.obs, batch.action)]
     samples = ppo.Sample(*flat, SEGMENTS, rng.normal(size=100), rng.normal(size=100), np.zeros(100))
     _, unflatten = ravel_pytree(state.networks.policy)
-    offsets = jax.vmap(unflatten)(jnp.asarray(batch.offsets, old.dtype))
-    own = functools.partial(ppo.log_probability, unflatten(old), offsets)
-    return samples._replace(log_probability=jax.vmap(own)(samples)), offsets
+
+    @jax.jit
+    def under(old, flat_offsets):
+        offsets = jax.vmap(unflatten)(flat_offsets)
+        own = functools.partial(ppo.log_probability, unflatten(old), offsets)
+        return samples._replace(log_probability=jax.vmap(own)(samples)), offsets
+
+    return under(old, batch.offsets.astype(old.dtype))
 
 
 def naive(state, samples, offsets, flat):
@@ -70,25 +75,25 @@ def test_the_gradient_of_the_loss_under_noise_is_that_of_finite_differences(is_d
         flat, unflatten = ravel_pytree(state.networks)
         flat = flat + 0.1 * jax.random.normal(jax.random.key(2), flat.shape)  # away from the old policy: some are cut
         assert flat.dtype == jnp.float64
-        gradient = jax.jit(jax.grad(lambda p: ppo.loss(CONFIG, unflatten(p), offsets, samples)[0]))(flat)
+        slope = jax.jit(jax.grad(lambda p, offsets: ppo.loss(CONFIG, unflatten(p), offsets, samples), has_aux=True))
+        gradient, terms = slope(flat, offsets)
         loss = jax.jit(jax.vmap(functools.partial(naive, state, samples, offsets)))
         step = 1e-6 * jnp.eye(flat.size)
         differences = (loss(flat + step) - loss(flat - step)) / 2e-6
         np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-8)
         of_policy = differences[: old.size]
         assert np.abs(of_policy).max() > 0.01
-        assert 0 < ppo.loss(CONFIG, unflatten(flat), offsets, samples)[1]["clipped"] < 1
-        quiet = jax.tree.map(jnp.zeros_like, offsets)
-        silent = jax.grad(lambda p: ppo.loss(CONFIG, unflatten(p), quiet, samples)[0])(flat)[: old.size]
-        assert np.abs(silent - of_policy).max() > 0.01  # the noise matters
+        assert 0 < terms["clipped"] < 1
+        silent, _ = slope(flat, jax.tree.map(np.zeros_like, offsets))
+        assert np.abs(silent[: old.size] - of_policy).max() > 0.01  # the noise matters
 
 
 def test_a_ratio_beyond_the_range_is_paid_for_its_end_and_costs_in_full():
     state = first_state(learner())
     batch = handmade(state.networks.policy)
     samples, offsets = samples_of(state, batch, ravel_pytree(state.networks.policy)[0])
-    two = jax.tree.map(lambda x: jnp.asarray(x[:2]), samples)._replace(advantage=jnp.array([3.0, 1.0]))
-    two = two._replace(log_probability=two.log_probability - jnp.log(1.5))
+    two = jax.tree.map(lambda x: np.asarray(x)[:2], samples)
+    two = two._replace(advantage=np.array([3.0, 1.0]), log_probability=two.log_probability - np.log(1.5))
     _, terms = jax.jit(functools.partial(ppo.loss, CONFIG))(state.networks, offsets, two)
     np.testing.assert_allclose(terms["policy_loss"], -(1.2 - 1.5) / 2, rtol=1e-4)  # standardised: 1 and -1
     np.testing.assert_allclose(terms["kl"], 0.5 - np.log(1.5), rtol=1e-4)
@@ -110,8 +115,11 @@ def shown(reward):
     return Rollout(seen, nothing, reward, after, ENDS, CUTS, nothing, nothing, np.zeros((1, 1)))
 
 
+estimate = jax.jit(functools.partial(on_policy.estimate, lambda obs: obs, gamma=0.5, gae_lambda=0.2))
+
+
 def test_advantages_and_returns_bootstrap_at_a_time_limit_and_at_the_cut_and_not_at_a_termination():
-    found = on_policy.estimate(lambda obs: obs, shown(PAID), gamma=0.5, gae_lambda=0.2)
+    found = estimate(shown(PAID))
     errors = [1 + 10 - 10, 2 - 20, 3 + 20 - 30, 4 + 22 - 40, 5 + 30 - 50, 6 + 33 - 60]
     pairs = [[errors[i] + 0.1 * errors[i + 1], errors[i + 1]] for i in (0, 2, 4)]
     expected = np.array([np.concatenate(pairs), -np.ones(6)])
@@ -121,9 +129,9 @@ def test_advantages_and_returns_bootstrap_at_a_time_limit_and_at_the_cut_and_not
 
 
 def test_without_any_reward_there_are_no_advantages_and_the_values_learn_on():
-    found = on_policy.estimate(lambda obs: obs, shown(0 * PAID), gamma=0.5, gae_lambda=0.0)
+    found = estimate(shown(0 * PAID))
     assert not found.advantages.any()
-    np.testing.assert_allclose(found.returns, 0.5 * np.where(ENDS, 0, NEXT_VALUES), rtol=1e-6)
+    np.testing.assert_allclose(found.returns[0, 1::2], [0, 0.5 * 44, 0.5 * 66], rtol=1e-6)  # each episode's last step
 
 
 def test_a_batch_without_reward_moves_no_policy():
@@ -157,7 +165,7 @@ def test_each_epoch_has_every_row_once_and_leaves_out_what_fills_no_minibatch():
 
 
 def test_the_first_networks_are_orthogonal_and_the_first_actions_near_0():
-    state = learner(PPOConfig(hidden_sizes=(8, 8), initial_std=0.5)).init(jax.random.key(0))
+    state = first_state(learner(PPOConfig(hidden_sizes=(8, 8), initial_std=0.5)))
     for network, gain in ((state.networks.policy.network, 0.01), (state.networks.values, 1.0)):
         first, second, last = (np.asarray(layer.weight) for layer in network.layers)
         np.testing.assert_allclose(first.T @ first, 2 * np.eye(3), atol=1e-5)
