@@ -76,6 +76,7 @@ bench: $(BENCH_READY)  ## steps per second of the loops, and of the agents again
 	$(BENCH)/bin/python benchmarks/ddpg.py
 	$(BENCH)/bin/python benchmarks/off_policy.py
 	$(BENCH)/bin/python benchmarks/trpo.py
+	$(BENCH)/bin/python benchmarks/on_policy.py
 	$(BENCH)/bin/python benchmarks/atari.py
 
 bench-scaling: $(RAY_READY)  ## what more workers bring, to ES and to a sweep

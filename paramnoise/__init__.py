@@ -12,7 +12,7 @@ from paramnoise.plugins import load_known_plugins
 if TYPE_CHECKING:
     from paramnoise import noise, schedules
     from paramnoise.agents.base import Learner, Spaces, register_agent
-    from paramnoise.api import DDPG, DQN, ES, SAC, TD3, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
+    from paramnoise.api import DDPG, DQN, ES, PPO, SAC, TD3, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
     from paramnoise.callbacks import Callback
     from paramnoise.envs.base import AgentPreset, Preset, ReturnBounds, register_env
     from paramnoise.explorations import (
@@ -42,6 +42,7 @@ __all__ = [
     "DDPG",
     "DQN",
     "ES",
+    "PPO",
     "SAC",
     "TD3",
     "TRPO",

@@ -386,6 +386,16 @@ class TRPO(Agent):
         super().__init__(env, **settings)
 
 
+class PPO(Agent):
+    """PPO for continuous or discrete actions; explores by `OnPolicyParameterNoise` unless told otherwise."""
+
+    algorithm = "ppo"
+
+    @keywords.takes(keywords.PPOKeywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
+
+
 class ES(Agent):
     """Evolution strategies for continuous or discrete actions; it learns by perturbing, so nothing else explores."""
 

@@ -14,6 +14,7 @@ from paramnoise.agents.bootstrapped_dqn import BootstrappedDQNConfig
 from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.agents.es import ESConfig
+from paramnoise.agents.ppo import PPOConfig
 from paramnoise.agents.sac import SACConfig
 from paramnoise.agents.td3 import TD3Config
 from paramnoise.agents.trpo import TRPOConfig
@@ -62,6 +63,11 @@ class SACKeywords(SACConfig, AgentKeywords):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TRPOKeywords(TRPOConfig, AgentKeywords):
     """What `TRPO` takes."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PPOKeywords(PPOConfig, AgentKeywords):
+    """What `PPO` takes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

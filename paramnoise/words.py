@@ -230,7 +230,8 @@ def exploration_notes(agent: AgentEntry, known: Preset) -> str:
         cls = agent.exploration_type(name)
         summary = " ".join((cls.__doc__ or "").split("\n\n")[0].split())
         lines.append(indented(summary, f"  {name}: ", "    "))
-        values = known.for_agent(agent.name).explorations.get(name, {})
+        own = known.for_agent(agent.name).explorations.get(name, {})
+        values = {**agent.exploration_settings.get(name, {}), **own}
         notes = field_notes(cls)
         for field in dataclasses.fields(cls):
             setting = f"{field.name}:{values.get(field.name, field.default)}"

@@ -180,6 +180,7 @@ def test_settings_are_shown_where_they_apply_with_the_values_that_they_come_to(t
         ("train trpo", ["scaling:boundary", "max_backtracks:60"]),
         ("train dqn", ["noisy: The noise of the network's own noisy layers", "--noisy-sigma", "--n-step", "--dueling"]),
         ("train dqn --exploration noisy", ["(default: 0.5)"]),
+        ("train ppo", ["scaling:adaptive", "adapt_every:50"]),
     ],
 )
 def test_the_help_of_an_agent_has_the_settings_of_its_explorations(capsys, command, named):

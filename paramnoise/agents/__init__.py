@@ -5,6 +5,7 @@ from paramnoise.agents.bootstrapped_dqn import BootstrappedDQNConfig
 from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.agents.es import ESConfig
+from paramnoise.agents.ppo import PPOConfig
 from paramnoise.agents.sac import SACConfig
 from paramnoise.agents.td3 import TD3Config
 from paramnoise.agents.trpo import TRPOConfig
@@ -17,6 +18,7 @@ __all__ = [
     "DQNConfig",
     "ESConfig",
     "Learner",
+    "PPOConfig",
     "SACConfig",
     "Spaces",
     "TD3Config",

@@ -7,7 +7,7 @@ with what the agent needs. A learner knows no exploration by name.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import gymnasium as gym
@@ -117,6 +117,8 @@ class AgentEntry:
     """Whether an exploration acts for it. ES, which learns by perturbing its policy, takes `none` alone."""
     default_exploration: str
     """The exploration if none is named."""
+    exploration_settings: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    """Fields of explorations, by their names, where the agent's defaults are not the exploration's own."""
 
     @property
     def explorations(self) -> list[str]:
@@ -212,6 +214,7 @@ def register_agent(
     title: str | None = None,
     observations: tuple[Observations, ...] = ("vectors",),
     explores: bool = True,
+    exploration_settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Callable[[Make], Make]:
     """Makes an agent known by name to the command line, the API, run directories, presets and figures.
 
@@ -241,6 +244,7 @@ def register_agent(
             observations=observations,
             explores=explores,
             default_exploration=default_exploration,
+            exploration_settings=exploration_settings or {},
         )
         return made  # type: ignore[return-value]
 

@@ -8,23 +8,34 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from paramnoise import schedules
 from paramnoise.agents import baseline
 from paramnoise.agents.base import Learner, Spaces, register_agent
+from paramnoise.agents.on_policy import (
+    Estimates,
+    LearnedValues,
+    estimate,
+    fit,
+    make_tanh_network,
+    minibatches,
+    stochastic_policy,
+)
 from paramnoise.experience.rollout import Rollout
 from paramnoise.experience.segments import Block, Chunks, Layout, accumulate, beside, cut
 from paramnoise.networks import MLP
 from paramnoise.networks.own import NetworkSetting, find_network, make_network
-from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy, MultiCategoricalPolicy, StochasticPolicy
+from paramnoise.networks.policies import StochasticPolicy
 from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient, fisher_product
-from paramnoise.validation import require
+from paramnoise.validation import lookup, require
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,6 +55,15 @@ class TRPOConfig:
     """The discount factor."""
     gae_lambda: float = 1.0
     """The lambda of generalised advantage estimation; 1: returns less the baseline."""
+    baseline: Literal["linear", "network"] = "linear"
+    """What values are: the paper's linear baseline, fitted on the batch before, or a network of as many units as the
+    policy's."""
+    value_learning_rate: float | str = 1e-3
+    """A network of values: Adam's step size; or a schedule over train steps, such as linear:1e-3:1e-5:10000."""
+    value_minibatch_size: int = 128
+    """A network of values: environment steps per train step."""
+    value_epochs: int = 10
+    """A network of values: how often an update goes through its batch."""
     batch_size: int = 5_000
     """Environment steps per update, over all environments."""
     delta_kl: float = 0.01
@@ -67,7 +87,9 @@ class TRPOConfig:
             require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
         for name in ("gamma", "gae_lambda"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "between 0 and 1")
-        for name in ("batch_size", "cg_steps", "max_backtracks"):
+        lookup("baseline", self.baseline, dict.fromkeys(("linear", "network")))
+        schedules.check("value_learning_rate", self.value_learning_rate)
+        for name in ("batch_size", "cg_steps", "max_backtracks", "value_minibatch_size", "value_epochs"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         require(0 < self.fisher_fraction <= 1, "fisher_fraction", self.fisher_fraction, "above 0 and at most 1")
         require(self.damping >= 0, "damping", self.damping, "at least 0")
@@ -76,6 +98,8 @@ class TRPOConfig:
     def applying(self, spaces: Spaces) -> dict[str, Any]:
         """The settings that matter in such spaces."""
         absent = {"initial_std"} if spaces.is_discrete else set()
+        if self.baseline == "linear":
+            absent |= {"value_learning_rate", "value_minibatch_size", "value_epochs"}
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in absent}
 
     @property
@@ -93,8 +117,8 @@ class TRPOState(NamedTuple):
     """All that changes in TRPO."""
 
     policy: StochasticPolicy
-    baseline: Array
-    """The weights of the linear baseline, fitted on the batch before."""
+    baseline: Array | LearnedValues
+    """The weights of the linear baseline, fitted on the batch before; or a network of values."""
     updates: Array
     """Batches so far."""
 
@@ -128,20 +152,18 @@ def make(config: TRPOConfig, spaces: Spaces) -> Learner:
         if config.network is not None:
             network = make_network(config.network, spaces.observation, action_size, key)
         return TRPOState(
-            _policy(config, spaces, network), jnp.zeros(baseline.num_features(observation_size)), jnp.int32(0)
+            stochastic_policy(spaces, network, config.initial_std),
+            jnp.zeros(baseline.num_features(observation_size)) if config.baseline == "linear" else values(key),
+            jnp.int32(0),
         )
+
+    def values(key: Array) -> LearnedValues:
+        network_key, order_key = jax.random.split(jax.random.fold_in(key, 1))  # the policy's draws stay what they were
+        network = make_tanh_network(config, spaces, 1, 1.0, network_key)
+        return LearnedValues(network, _value_optimizer(config).init(network), order_key)
 
     step, cut_up = functools.partial(update, config), functools.partial(prepare, config)
     return Learner(config, spaces, init, step, lambda state: state.policy, prepare=cut_up)
-
-
-def _policy(config: TRPOConfig, spaces: Spaces, network: Any) -> StochasticPolicy:
-    """The distribution that suits the actions, with its parameters from a network."""
-    if spaces.parts:
-        return MultiCategoricalPolicy(network, spaces.parts)
-    if spaces.is_discrete:
-        return CategoricalPolicy(network)
-    return GaussianPolicy(network, jnp.full(spaces.actions, math.log(config.initial_std)))
 
 
 def prepare(config: TRPOConfig, rollout: Rollout, number: int) -> Batch:
@@ -152,32 +174,49 @@ def prepare(config: TRPOConfig, rollout: Rollout, number: int) -> Batch:
 
 
 def update(config: TRPOConfig, state: TRPOState, batch: Batch) -> tuple[TRPOState, dict[str, Array]]:
-    """One step of the policy within the trust region, then the baseline's fit.
+    """One step of the policy within the trust region, then the fit of the values.
 
-    In a batch without any reward the baseline counts for 0, so that the advantages are 0, the policy stays, and the
-    baseline starts anew. All that it could say there is from earlier batches: standardised, its remains would move the
-    policy as far as rewards do, and a fit on them would feed on itself.
+    In a batch without any reward the advantages are 0 and the policy stays. All that values could say there is from
+    earlier batches: standardised, their remains would move the policy as far as rewards do.
 
     Returns:
         The state, and to report: `kl`, the mean KL(old || new), each episode under its own noise; `improvement`, what
         the surrogate gained; `backtracks`, how often the line search shortened the step; `accepted`, 1 if the policy
         moved, 0 if the search failed and it stayed; `entropy`, of the behaviour; `explained_variance`, of the returns,
-        by the baseline that was fitted on the batch before.
+        by the values before the batch.
     """
     rollout = batch.rollout
-    weights = jnp.where(jnp.any(rollout.reward != 0), state.baseline, 0.0)
+    if isinstance(state.baseline, LearnedValues):
+        estimates = estimate(state.baseline.network, rollout, config.gamma, config.gae_lambda)
+    else:
+        estimates = linear_estimate(state.baseline, rollout, config.gamma, config.gae_lambda)
+    rows = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
+    advantage = rows(baseline.standardise(estimates.advantages))
+    surrogate = Surrogate(config, state.policy, batch, rows(rollout.obs), rows(rollout.action), advantage)
+    policy, terms = improve(config, state.policy, surrogate)
+    terms["explained_variance"] = baseline.explained_variance(estimates.values, estimates.returns)
+    if isinstance(state.baseline, LearnedValues):
+        key = jax.random.fold_in(state.baseline.key, state.updates)
+        chosen = minibatches(key, len(advantage), config.value_minibatch_size, config.value_epochs)
+        returns = rows(estimates.returns)
+        fitted: Any = fit(_value_optimizer(config), state.baseline, rows(rollout.obs), returns, chosen)
+    else:
+        fitted = baseline.fit(rollout.obs, rollout.time, estimates.returns)
+    return TRPOState(policy, fitted, state.updates + 1), terms
+
+
+def linear_estimate(weights: Array, rollout: Rollout, gamma: float, gae_lambda: float) -> Estimates:
+    """What a linear baseline makes of a batch; its returns are the discounted sums of rewards.
+
+    In a batch without any reward it counts for 0, so that a fit starts anew: one on its remains would feed on itself.
+    """
+    has_reward = jnp.any(rollout.reward != 0)
+    weights = jnp.where(has_reward, weights, 0.0)
     values = baseline.predict(weights, rollout.obs, rollout.time)
     next_values = baseline.predict(weights, rollout.next_obs, rollout.time + 1)
     ends = (rollout.reward, rollout.terminated, rollout.truncated)
-    advantages = baseline.advantages(*ends, values, next_values, config.gamma, config.gae_lambda)
-    returns = baseline.discounted_returns(*ends, next_values, config.gamma)
-    rows = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
-    surrogate = Surrogate(
-        config, state.policy, batch, rows(rollout.obs), rows(rollout.action), rows(baseline.standardise(advantages))
-    )
-    policy, terms = improve(config, state.policy, surrogate)
-    terms["explained_variance"] = baseline.explained_variance(values, returns)
-    return TRPOState(policy, baseline.fit(rollout.obs, rollout.time, returns), state.updates + 1), terms
+    advantages = baseline.advantages(*ends, values, next_values, gamma, gae_lambda)
+    return Estimates(values, advantages, baseline.discounted_returns(*ends, next_values, gamma), has_reward)
 
 
 def improve(
@@ -289,6 +328,10 @@ class Surrogate(NamedTuple):
         return accumulate(
             function, self.batch.chunks, self.batch.rollout.offsets, self.config.layout, len(self.obs), start
         )
+
+
+def _value_optimizer(config: TRPOConfig) -> optax.GradientTransformation:
+    return optax.adam(schedules.as_optax(config.value_learning_rate))
 
 
 def _xavier(network: MLP, key: Array) -> MLP:

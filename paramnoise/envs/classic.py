@@ -58,6 +58,14 @@ register_env(
                 explorations=_ENDS_LOW,
             ),
             "bootstrapped-dqn": AgentPreset(settings={"buffer_size": 10_000}, explorations=_ENDS_LOW),
+            "ppo": AgentPreset(
+                settings={
+                    "learning_rate": "linear:1e-3:1e-5:7800",  # over all train steps: 195 batches, 40 of each
+                    "batch_size": 256,
+                    "gamma": 0.98,
+                    "gae_lambda": 0.9,
+                },
+            ),
         },
         run={"steps": 50_000, "num_envs": 4, "eval_every": 5_000},
     ),

@@ -140,8 +140,8 @@ def make_config(
 ) -> RunConfig:
     """A run's config: the defaults, what the exploration asks of the agent, the environment's preset, the caller's.
 
-    An exploration that is given as an object is taken as it is; one that is given by name takes the preset's settings
-    and `exploration_settings`.
+    An exploration that is given as an object is taken as it is; one that is given by name takes the agent's settings
+    for it, the preset's and `exploration_settings`.
     """
     env_kwargs = dict(env_kwargs or {})
     env = env_id(env) if run.get("env_is_id", True) else env
@@ -151,7 +151,8 @@ def make_config(
         kind, explored = exploration.kind, exploration
     else:
         kind = exploration or entry.default_exploration
-        settings = {**own.explorations.get(kind, {}), **(exploration_settings or {})}
+        usual = {**entry.exploration_settings.get(kind, {}), **own.explorations.get(kind, {})}
+        settings = {**usual, **(exploration_settings or {})}
         explored = _build(entry.exploration_type(kind), settings, f"exploration {kind!r}")
     asked = entry.settings_for(type(explored))
     check_types(RunConfig, run, "a run")

@@ -6,16 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from rollouts import SEGMENTS, STEPS, handmade
 
 from paramnoise import UsageError
-from paramnoise.agents import Spaces, baseline, trpo
+from paramnoise.agents import Spaces, baseline, on_policy, trpo
 from paramnoise.agents.trpo import TRPOConfig
-from paramnoise.experience.rollout import Rollout
 from paramnoise.noise import displace
 
 CONFIG = TRPOConfig(hidden_sizes=(4,), batch_size=100, fisher_fraction=0.5)
-ENVS, STEPS, LENGTH = 2, 50, 15  # episodes of 15 steps: 4 segments in each environment
-SEGMENTS = np.concatenate([np.arange(STEPS) // LENGTH, 4 + np.arange(STEPS) // LENGTH])
 
 
 @functools.cache
@@ -27,26 +25,9 @@ def first_state(agent):
     return jax.jit(agent.init)(jax.random.key(0))
 
 
-def rollout(state, config=CONFIG, sigma=0.3, obs_scale=1.0):
-    """A batch as the policy, with an offset per segment, could have met it; rewards favour the first action."""
-    rng = np.random.default_rng(0)
-    obs = obs_scale * rng.normal(size=(ENVS, STEPS, 3)).astype(np.float32)
-    size = ravel_pytree(state.policy)[0].size
-    discrete = isinstance(state.policy, trpo.CategoricalPolicy)
-    action = rng.integers(0, 2, (ENVS, STEPS)) if discrete else rng.normal(size=(ENVS, STEPS, 2)).astype(np.float32)
-    ends = np.tile(np.arange(STEPS) % LENGTH == LENGTH - 1, (ENVS, 1))
-    collected = Rollout(
-        obs=obs,
-        action=action,
-        reward=(action if discrete else action[..., 0]).astype(np.float32),
-        next_obs=obs,
-        terminated=ends,
-        truncated=np.zeros_like(ends),
-        time=np.tile(np.arange(STEPS) % LENGTH, (ENVS, 1)),
-        segment=SEGMENTS.reshape(ENVS, STEPS),
-        offsets=(sigma * rng.normal(size=(10, size))).astype(np.float32),
-    )
-    return jax.tree.map(jnp.asarray, trpo.prepare(config, collected, number=0))
+def rollout(state, config=CONFIG, **how):
+    """A batch, cut up."""
+    return jax.tree.map(jnp.asarray, trpo.prepare(config, handmade(state.policy, **how), number=0))
 
 
 def changed(batch, **fields):
@@ -148,6 +129,30 @@ def test_the_baseline_is_fitted_after_the_update_on_the_returns_of_the_batch():
     np.testing.assert_allclose(after.baseline, baseline.fit(seen.obs, seen.time, returns), rtol=1e-3, atol=1e-3)
 
 
+def test_a_network_of_values_takes_the_baseline_s_place_and_learns():
+    values = {"value_learning_rate": 0.01, "value_minibatch_size": 30}
+    config = dataclasses.replace(CONFIG, baseline="network", gae_lambda=0.9, **values)
+    agent = learner(config)
+    state = first_state(agent)
+    batch = rollout(state, config)
+    np.testing.assert_array_equal(ravel_pytree(state.policy)[0], ravel_pytree(first_state(learner()).policy)[0])
+    update = jax.jit(agent.update)
+    after, report = update(state, batch)
+    seen = batch.rollout
+    found = on_policy.estimate(state.baseline.network, seen, 0.99, 0.9)
+    gain, kl = naive(state, batch, baseline.standardise(found.advantages).reshape(-1), ravel_pytree(after.policy)[0])
+    np.testing.assert_allclose((report["improvement"], report["kl"]), (gain, kl), rtol=1e-3)
+    assert 0 < kl <= config.delta_kl
+    errors = [
+        jnp.mean((on_policy.predict(values.network, seen.obs) - found.returns) ** 2)
+        for values in (state.baseline, after.baseline)
+    ]
+    assert errors[1] < 0.95 * errors[0]
+    quiet = changed(batch, reward=0 * seen.reward)
+    stayed, report = update(after, quiet)
+    assert_untouched(after, stayed, report)
+
+
 def assert_untouched(state, after, report):
     assert report["accepted"] == 0
     assert report["kl"] == 0
@@ -213,7 +218,14 @@ def test_the_first_policy_is_rllab_s():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"delta_kl": 0.0}, {"fisher_fraction": 0.0}, {"gae_lambda": 1.5}, {"batch_size": 0}, {"shrinkage": 1.0}],
+    [
+        {"delta_kl": 0.0},
+        {"fisher_fraction": 0.0},
+        {"gae_lambda": 1.5},
+        {"batch_size": 0},
+        {"shrinkage": 1.0},
+        {"baseline": "cubic"},
+    ],
 )
 def test_a_setting_out_of_range_is_named(settings):
     with pytest.raises(UsageError, match=next(iter(settings))):

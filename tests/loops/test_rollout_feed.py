@@ -1,6 +1,7 @@
 """The host loop on rollouts: what a batch holds, whose noise acts in it, and what an update leaves behind."""
 
 import contextlib
+import dataclasses
 
 import gymnasium as gym
 import jax
@@ -10,16 +11,19 @@ from jax.flatten_util import ravel_pytree
 from probes import ScriptedEnv
 
 from paramnoise import NoNoise, OnPolicyParameterNoise, UsageError
-from paramnoise.agents import trpo
+from paramnoise.agents import PPOConfig, TRPOConfig, ppo, trpo
 from paramnoise.agents.base import Spaces
-from paramnoise.agents.trpo import TRPOConfig
 from paramnoise.loops import sharing
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
 from paramnoise.validation import RunError
 
 NOISE = OnPolicyParameterNoise(max_states=5, delta=0.1)
+ADAPTIVE = OnPolicyParameterNoise(scaling="adaptive", adapt_every=6, max_states=5)
 CONFIG = TRPOConfig(hidden_sizes=(4,), batch_size=24, fisher_fraction=0.5)
+VALUES = dataclasses.replace(CONFIG, baseline="network", gae_lambda=0.9, value_minibatch_size=10, value_epochs=2)
+PPO = PPOConfig(hidden_sizes=(4,), batch_size=24, minibatch_size=10, epochs=2, learning_rate=0.01)
+MAKERS = {TRPOConfig: trpo.make, PPOConfig: ppo.make}
 
 
 class Reach(gym.Env):
@@ -53,7 +57,7 @@ class Reach(gym.Env):
 
 
 def reach_loop(exploration=NOISE, num_envs=2, config=CONFIG, seed=0, make=Reach):
-    learner = trpo.make(config, Spaces((2,), 1, False))
+    learner = MAKERS[type(config)](config, Spaces((2,), 1, False))
     return HostLoop(learner, exploration, vector_source(make), num_envs=num_envs, seeds=[seed])
 
 
@@ -207,30 +211,30 @@ def optimised(monkeypatch):
             jax.config.update(name, before)
 
 
-def test_with_sigma_0_training_equals_plain_trpo_bit_for_bit(monkeypatch):
+@pytest.mark.parametrize(("config", "noise"), [(CONFIG, NOISE), (PPO, ADAPTIVE)], ids=["trpo", "ppo"])
+def test_with_sigma_0_training_equals_that_without_noise_bit_for_bit(monkeypatch, config, noise):
+    silence = OnPolicyParameterNoise(sigma=0.0, max_states=5)
     with optimised(monkeypatch):
-        plain, silent = reach_loop(NoNoise()), reach_loop(OnPolicyParameterNoise(sigma=0.0, max_states=5))
+        plain, silent = reach_loop(NoNoise(), config=config), reach_loop(silence, config=config)
         run(plain, 24 * 5)
         run(silent, 24 * 5)
     assert int(plain.state().learner.updates) == 5
     for one, other in zip(jax.tree.leaves(plain.state().learner), jax.tree.leaves(silent.state().learner), strict=True):
         np.testing.assert_array_equal(one, other)
-    noisy = reach_loop()
+    noisy = reach_loop(noise, config=config)
     run(noisy, 24 * 5)
     assert np.abs(ravel_pytree(noisy.policy())[0] - ravel_pytree(plain.policy())[0]).max() > 0.01
 
 
-@pytest.mark.parametrize(
-    "exploration", [NOISE, OnPolicyParameterNoise(scaling="adaptive", adapt_every=6, max_states=5)]
-)
-def test_a_loop_that_was_restored_anywhere_ends_as_the_one_that_never_stopped(exploration):
-    whole = reach_loop(exploration)
+@pytest.mark.parametrize(("config", "exploration"), [(CONFIG, NOISE), (VALUES, ADAPTIVE), (PPO, ADAPTIVE)])
+def test_a_loop_that_was_restored_anywhere_ends_as_the_one_that_never_stopped(config, exploration):
+    whole = reach_loop(exploration, config=config)
     rows = run(whole, 96, eval_every=24)
     for stop in (30, 48):
-        loop = reach_loop(exploration)
+        loop = reach_loop(exploration, config=config)
         before = [row for row in run(loop, stop, eval_every=24) if row["step"] % 24 == 0]
         state, own = loop.snapshot()
-        again = reach_loop(exploration)
+        again = reach_loop(exploration, config=config)
         again.restore(jax.tree.map(jax.numpy.array, state), {name: array.copy() for name, array in own.items()})
         after = run(again, 96, eval_every=24)
         for one, other in zip(leaves(whole), leaves(again), strict=True):

@@ -30,7 +30,7 @@ class RolloutFeed:
     axes: tuple[int | None, ...] = ()
     waits = True
     holds = False
-    remedy = "a smaller delta_kl may help"
+    remedy = "a smaller delta_kl or learning_rate may help"
 
     def __init__(self, learner: Learner, exploration: Exploration, obs: np.ndarray, *, skips: bool = False):
         """Makes room for a batch.

@@ -1,0 +1,128 @@
+"""What on-policy learners share: the policy that suits the actions, a network of values, and minibatches of a batch."""
+
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from paramnoise.agents import baseline
+from paramnoise.agents.base import Spaces
+from paramnoise.experience.rollout import Rollout
+from paramnoise.networks import MLP
+from paramnoise.networks.own import make_network
+from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy, MultiCategoricalPolicy, StochasticPolicy
+
+
+def stochastic_policy(spaces: Spaces, network: Any, initial_std: float) -> StochasticPolicy:
+    """The distribution that suits the actions, with its parameters from a network."""
+    if spaces.parts:
+        return MultiCategoricalPolicy(network, spaces.parts)
+    if spaces.is_discrete:
+        return CategoricalPolicy(network)
+    return GaussianPolicy(network, jnp.full(spaces.actions, math.log(initial_std)))
+
+
+def make_tanh_network(config: Any, spaces: Spaces, outputs: int, gain: float, key: Array) -> Any:
+    """A network of observations by a learner's settings.
+
+    Args:
+        config: has `network`, a factory of the user's or None, and else `hidden_sizes` and `layer_norm`.
+        spaces: of the environment.
+        outputs: how many.
+        gain: of the last layer's weights; a factory's are as it makes them.
+        key: a random key.
+    """
+    if config.network is not None:
+        return make_network(config.network, spaces.observation, outputs, key)
+    sizes = (*spaces.observation, *config.hidden_sizes, outputs)
+    return orthogonal(MLP(sizes, key=key, layer_norm=config.layer_norm, activation=jnp.tanh), key, gain)
+
+
+def orthogonal(network: MLP, key: Array, gain: float) -> MLP:
+    """The network with orthogonal weights, of gain sqrt(2) but for the last layer's, and biases of 0."""
+
+    def draw(layer: eqx.nn.Linear, key: Array, gain: float) -> eqx.nn.Linear:
+        weight = jax.nn.initializers.orthogonal(gain)(key, layer.weight.shape, layer.weight.dtype)
+        return eqx.tree_at(lambda n: (n.weight, n.bias), layer, (weight, jnp.zeros(layer.out_features)))
+
+    gains = [math.sqrt(2)] * (len(network.layers) - 1) + [gain]
+    keys = jax.random.split(key, len(network.layers))
+    return eqx.tree_at(lambda n: n.layers, network, tuple(map(draw, network.layers, keys, gains)))
+
+
+class Estimates(NamedTuple):
+    """What a network of values makes of a batch, [environments, steps]."""
+
+    values: Array
+    """Of each observation, before the batch."""
+    advantages: Array
+    """Generalised advantage estimates; 0 in a batch without any reward, where they are remains of earlier batches."""
+    returns: Array
+    """What the values should have been: the values and the advantage estimates (TD(lambda))."""
+    has_reward: Array
+    """Whether there was any reward."""
+
+
+def predict(network: Any, obs: Array) -> Array:
+    """The values of observations with any leading axes, by a network with one output."""
+    flat = jax.vmap(network)(obs.reshape(-1, obs.shape[-1]))
+    return flat.reshape(obs.shape[:-1])
+
+
+def estimate(network: Any, rollout: Rollout, gamma: float, gae_lambda: float) -> Estimates:
+    """The advantages and returns of a batch.
+
+    A time limit and the batch's end are bootstrapped, a termination is not.
+    """
+    values, next_values = predict(network, rollout.obs), predict(network, rollout.next_obs)
+    ends = (rollout.reward, rollout.terminated, rollout.truncated)
+    advantages = baseline.advantages(*ends, values, next_values, gamma, gae_lambda)
+    has_reward = jnp.any(rollout.reward != 0)
+    return Estimates(values, jnp.where(has_reward, advantages, 0.0), values + advantages, has_reward)
+
+
+class LearnedValues(NamedTuple):
+    """A network of values with an optimizer of its own, for a learner whose policy does not move by gradient steps."""
+
+    network: Any
+    optimizer: Any
+    key: Array
+    """Decides minibatches, together with the number of updates."""
+
+
+def fit(
+    optimizer: optax.GradientTransformation, learned: LearnedValues, obs: Array, returns: Array, chosen: Array
+) -> LearnedValues:
+    """The values after train steps on the squared error.
+
+    Args:
+        optimizer: makes the steps.
+        learned: the values before.
+        obs: the observations of a batch, [rows, ...].
+        returns: what their values should have been, [rows].
+        chosen: the row numbers of every minibatch, [minibatches, size].
+    """
+
+    def step(carry: tuple[Any, Any], rows: Array) -> tuple[tuple[Any, Any], None]:
+        network, moments = carry
+        gradient = jax.grad(lambda n: jnp.mean(jnp.square(predict(n, obs[rows]) - returns[rows])))(network)
+        changes, moments = optimizer.update(gradient, moments, network)
+        return (optax.apply_updates(network, changes), moments), None
+
+    (network, moments), _ = jax.lax.scan(step, (learned.network, learned.optimizer), chosen)
+    return learned._replace(network=network, optimizer=moments)
+
+
+def minibatches(key: Array, rows: int, size: int, epochs: int) -> Array:
+    """The row numbers of every minibatch, [minibatches, size].
+
+    Each epoch has all rows in an order of its own; those that fill no minibatch at its end are left out of it.
+    """
+    size = min(size, rows)
+    each = rows // size * size
+    keys = jax.random.split(key, epochs)
+    return jax.vmap(lambda k: jax.random.permutation(k, rows)[:each])(keys).reshape(-1, size)
