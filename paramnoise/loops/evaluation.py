@@ -87,6 +87,7 @@ class Progress:
     def drop_running(self, member: int) -> None:
         """Forgets the episodes that were running, in whose place others start."""
         self._running[self._part(member)] = 0.0
+        self._lengths[self._part(member)] = 0
 
     def _part(self, member: int) -> slice:
         return slice(member * self._num_envs, (member + 1) * self._num_envs)

@@ -20,6 +20,7 @@ from paramnoise.loops import step as steps
 from paramnoise.loops.environments import EnvStep
 from paramnoise.loops.feeds import Taken, below
 from paramnoise.loops.step import TrainState
+from paramnoise.validation import require_memory
 
 
 class Pending(NamedTuple):
@@ -67,6 +68,7 @@ class FrameFeed:
         frame = np.zeros((num_envs, *learner.spaces.observation[1:]), np.uint8)
         action, reward, flag = nothing.astype(np.int32), nothing.astype(np.float32), nothing.astype(bool)
         slot, capacity = Slot(frame, flag, action, reward, flag), learner.config.buffer_size
+        require_memory(len(seeds) * capacity * frame[0].nbytes, f"a replay of {capacity:,} frames")
         self._hosted = [HostFrames(capacity, slot) for _ in seeds] if on_host else []
         self.experience: Any = ()
         if not on_host:
