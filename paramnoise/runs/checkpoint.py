@@ -5,11 +5,13 @@ checkpoint/checkpoint.json      which file, its SHA-256, and small facts; replac
 """
 
 import contextlib
+import errno
 import hashlib
 import importlib.metadata
 import io
 import json
 import os
+import stat
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -108,6 +110,7 @@ def write_atomically(path: Path, write: Callable[[Any], Any]) -> None:
     """Writes a file so that a reader, or a crash, sees the old content or the new, never a part."""
     temporary = temporary_of(path)
     with naming(path):
+        _check_replaceable(path)
         temporary.unlink(missing_ok=True)  # of a run that was killed; a link is removed, not followed
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o644)
@@ -121,6 +124,16 @@ def write_atomically(path: Path, write: Callable[[Any], Any]) -> None:
                 temporary.unlink(missing_ok=True)
             raise
         _sync_directory(path.parent)
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raises OSError if what has a file's name is none, such as a device, which a rename would destroy."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        raise FileExistsError(errno.EEXIST, "it is not a plain file, and is not replaced", str(path))
 
 
 @contextlib.contextmanager

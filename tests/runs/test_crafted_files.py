@@ -165,6 +165,13 @@ def test_a_row_that_is_none_is_refused(row, run):
     assert "progress.csv is damaged" in complaint(run)
 
 
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path):
+    os.mkfifo(tmp_path / "device")
+    with pytest.raises(OSError, match="not a plain file"):
+        checkpoint.write_atomically(tmp_path / "device", lambda file: file.write(b"new"))
+    assert (tmp_path / "device").is_fifo()
+
+
 @pytest.mark.parametrize("folder", ["checkpoint", "best", "tensorboard"])
 def test_a_folder_that_is_a_link_is_not_written_through(folder, run, tmp_path):
     agent = pn.load(run)
