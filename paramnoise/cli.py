@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from paramnoise import __version__
 from paramnoise.parsing import Group
 from paramnoise.plugins import load_plugins
-from paramnoise.validation import RunError, UsageError, system_error
+from paramnoise.validation import RunError, UsageError, printable, system_error
 
 DESCRIPTION = """Exploration by parameter space noise (Plappert et al., 2018).
 
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except UsageError as error:
-        print(f"paramnoise: error: {error}", file=sys.stderr)
+        print(f"paramnoise: error: {printable(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output left early, as `head` does
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _stopped(error: RunError | OSError | MemoryError) -> int:
     """Says in one line why a command could not do its work; returns its exit status."""
     why = system_error(error) if isinstance(error, OSError) else str(error) or "out of memory"
-    print(f"paramnoise: stopped: {why}", file=sys.stderr)
+    print(f"paramnoise: stopped: {printable(why)}", file=sys.stderr)
     try:
         sys.stdout.flush()
     except OSError:  # the output itself cannot be written

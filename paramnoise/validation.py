@@ -99,6 +99,11 @@ def one_line(text: Any) -> str:
     return " ".join(str(text).split())
 
 
+def printable(text: str) -> str:
+    """Text with its line breaks and other characters of control escaped: a path or an id may hold any."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 def raised_by(what: str, error: Exception) -> RunError:
     """What code that is not ours raised, as an error of one line; its traceback is kept as details."""
     line = f"{what} raised {type(error).__name__}: {one_line(error)}"

@@ -77,6 +77,11 @@ def test_what_cannot_be_a_run_directory_is_named(tmp_path, capsys):
     assert "config.json is damaged: it is not a plain file" in capsys.readouterr().err
 
 
+def test_a_name_with_line_breaks_or_escapes_is_told_in_one_line(tmp_path, capsys):
+    assert main(["evaluate", str(tmp_path / "a\nb\x1b[2J")]) == 2
+    assert "a\\nb\\x1b[2J is not a run directory" in capsys.readouterr().err
+
+
 def test_an_error_of_the_system_tells_where_and_what():
     assert system_error(OSError(errno.EACCES, "Permission denied", "there")) == "there: Permission denied"
     assert system_error(OSError("no\nnumber")) == "no number"
