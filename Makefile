@@ -52,7 +52,7 @@ test-wheel:  ## the wheel as users have it: away from the checkout, in clean env
 	.ci/test-wheel
 
 test-lowest: $(LOWEST_READY)  ## a part of the suite with the lowest versions that pyproject.toml allows
-	$(LOWEST)/bin/pytest tests/noise tests/agents tests/explorations tests/test_api.py tests/runs/test_run.py
+	$(LOWEST)/bin/pytest $(addprefix tests/,agents/test_dqn.py agents/test_ddpg.py agents/test_trpo.py test_api.py test_cli.py runs/test_run.py)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
