@@ -71,7 +71,10 @@ ES = "train es --env CartPole-v1 --hidden-sizes 4 --pairs 3 --table-size 500 --s
 SUBJECTS = (
     Subject("dqn", f"train dqn --env CartPole-v1 {VECTORS} --num-envs 2 --steps 1000 --exploration parameter"),
     Subject("ddpg, overlap", f"train ddpg --env Pendulum-v1 {VECTORS} --overlap --steps 1000"),
-    Subject("trpo", "train trpo --env CartPole-v1 --hidden-sizes 8 --batch-size 50 --steps 1000 --eval-every 100"),
+    Subject(
+        "trpo",
+        "train trpo --env CartPole-v1 --hidden-sizes 8 --batch-size 50 --steps 1000 --eval-every 100 --eval-episodes 2",
+    ),
     Subject("bootstrapped-dqn", f"train bootstrapped-dqn --env CartPole-v1 {VECTORS} --steps 500"),
     Subject("es", f"{ES} --eval-episodes 2"),
     Subject("es, 2 workers", f"{ES} --eval-episodes 2 --workers 2"),
@@ -488,8 +491,15 @@ def parsed() -> argparse.Namespace:
 def try_all(asked: argparse.Namespace) -> int:
     """Does what was asked for; returns the exit status."""
     groups: list[tuple[str, list[Case]]] = []
+
+    def take(found: Iterator[tuple[str, list[Case]]]) -> None:
+        for name, cases in found:
+            held = sum(case.outcome != BROKEN for case in cases)
+            print(f"{name}: {held} of {len(cases)} held", file=sys.stderr, flush=True)
+            groups.append((name, cases))
+
     if not asked.no_tests:
-        groups += run_tests()
+        take(run_tests())
     trials = (
         (kill_runs, asked.kills),
         (corrupt_runs, asked.corruptions),
@@ -500,7 +510,7 @@ def try_all(asked: argparse.Namespace) -> int:
             here = Path(folder) / trial.__name__
             here.mkdir()
             if count:
-                groups += trial(count, random.Random(asked.seed), here)
+                take(trial(count, random.Random(asked.seed), here))
     return 1 if print_table(groups) else 0
 
 
