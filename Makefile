@@ -13,13 +13,15 @@ REPORT := .venv-report
 REPORT_READY := $(REPORT)/.ready
 DOCS := .venv-docs
 DOCS_READY := $(DOCS)/.ready
+LOWEST := .venv-lowest
+LOWEST_READY := $(LOWEST)/.ready
 
 export JAX_PLATFORMS ?= cpu
 # Compiled programs are kept between runs of the tests: JAX compiles slowly and runs fast.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/xla
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.02
 
-.PHONY: demo test test-slow test-ray test-examples test-types test-report docs test-docs lint format bench bench-scaling chain clean
+.PHONY: demo test test-slow test-ray test-examples test-types test-report docs test-docs test-faults test-faults-long test-wheel test-lowest lint format bench bench-scaling chain clean
 
 demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped DQN and epsilon-greedy
 	$(BIN)/paramnoise reproduce chain --scale small --out demo
@@ -27,8 +29,8 @@ demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped
 # Tests compile more than they run: with JAX_DISABLE_MOST_OPTIMIZATIONS=0 they try what users run, in half as long again.
 # XLA's new emitters of fusions take a third longer to compile than its old ones, and a program that is split into parts
 # for as many threads takes a fifth longer: the cores are busy with two processes of tests anyway.
-test test-examples: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
-test test-examples: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
+test test-examples test-faults: export JAX_DISABLE_MOST_OPTIMIZATIONS ?= 1
+test test-examples test-faults: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 test: $(READY)  ## the whole suite but the slow checks
 	$(BIN)/pytest -n 2 --dist loadfile
 
@@ -61,6 +63,19 @@ docs: $(DOCS_READY)  ## the documentation as a site, site/index.html, with the r
 
 test-docs: docs  ## and every link of its pages
 	$(DOCS)/bin/pytest -m site tests/test_site.py
+
+test-faults: $(READY)  ## the tests of faults, and some random kills, corruptions and command lines: a table of what held
+	$(BIN)/python experiments/faults.py
+
+test-faults-long: $(RAY_READY)  ## 200 kills, 500 corruptions, 500 command lines; with Ray, about an hour and a half
+	$(RAY)/bin/python experiments/faults.py --long
+
+test-wheel:  ## the wheel as users have it: away from the checkout, in clean environments of every Python found
+	.ci/test-wheel
+
+# Old packages use what newer ones have deprecated: that is a warning here, and no error.
+test-lowest: $(LOWEST_READY)  ## a part of the suite with the lowest versions that pyproject.toml allows
+	$(LOWEST)/bin/pytest -W default::DeprecationWarning $(addprefix tests/,agents/test_dqn.py agents/test_ddpg.py agents/test_trpo.py test_api.py test_cli.py runs/test_run.py)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -117,5 +132,12 @@ $(RAY_READY): pyproject.toml constraints.txt
 	$(RAY)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev,ray]'
 	touch $(RAY_READY)
 
+# What a user with old packages has: each direct dependency in the lowest version of its bound.
+$(LOWEST_READY): pyproject.toml .ci/lowest
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) .ci/lowest > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint $(LOWEST)/lowest.txt --editable . pytest
+	touch $(LOWEST_READY)
+
 clean:
-	rm -rf $(VENV) $(BENCH) $(RAY) $(TYPES) $(REPORT) $(DOCS) .cache .pytest_cache .mypy_cache .ruff_cache demo runs report site
+	rm -rf $(VENV) $(BENCH) $(RAY) $(TYPES) $(REPORT) $(DOCS) $(LOWEST) .cache .pytest_cache .mypy_cache .ruff_cache demo runs report site

@@ -4,10 +4,18 @@ What is public here is imported when it is first used, and JAX with it; `gymnasi
 """
 
 import importlib
+import signal
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paramnoise.gymnasium_ids import register_ids
-from paramnoise.plugins import load_known_plugins
+_IS_COMMAND = Path(sys.argv[0]).stem == "paramnoise" or (sys.argv[0] == "-m" and "paramnoise" in sys.orig_argv)
+if _IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Ctrl-C ends the command at once, from here on: no traceback from the midst of an import or of a computation.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from paramnoise.gymnasium_ids import register_ids  # noqa: E402
+from paramnoise.plugins import load_known_plugins  # noqa: E402
 
 if TYPE_CHECKING:
     from paramnoise import noise, schedules

@@ -314,6 +314,7 @@ class Agent:
         if path.exists() and not (path / "config.json").exists() and (path.is_file() or any(path.iterdir())):
             raise UsageError(f"{path} exists and is not a saved agent: choose another path")
         self.config.to_json()  # refuses what could not be loaded, before anything is written
+        RunDirectory(path).check_links()
         save_loop(self._loop, path / "checkpoint", {"wall_time": 0.0, "digests": {"config": self.config.digest()}})
         RunDirectory(path).write_config(self.config)
 

@@ -12,6 +12,7 @@ from gymnasium.vector import VectorEnv
 
 from paramnoise.envs.actions import with_agent_actions
 from paramnoise.envs.base import ENVS, EnvLike, env_id, env_name, family_of
+from paramnoise.envs.checked import CheckedEnv
 from paramnoise.envs.checks import check_environment
 from paramnoise.envs.observations import shows_images, with_vector_observations
 from paramnoise.envs.vectors import single_env, user_vector_source
@@ -62,7 +63,7 @@ def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Env
     if isinstance(given, VectorEnv):
         one = single_env(given)
         return user_vector_source(given, make, None if one is None else env_source(one))
-    probe = make_unchanged() if make is None else _guarded(_checked_env(given, make))
+    probe = _guarded_env(env, kwargs) if make is None else _guarded(_checked_env(given, make))
     check_environment(probe)
     make_env = env_factory(env, kwargs)
     make_envs: MakeEnvs = functools.partial(make_vector, make_env)
@@ -105,6 +106,10 @@ def _fresh(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
 
 
 def _fresh_unchanged(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
+    return CheckedEnv(_guarded_env(env, kwargs))
+
+
+def _guarded_env(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
     if isinstance(env, str):
         return _guarded(_make_by_id(env, kwargs))
     return _guarded(_copied(env) if isinstance(env, gym.Env) else _made_by(env))

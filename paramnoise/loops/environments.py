@@ -45,7 +45,7 @@ class Environments(abc.ABC):
     skips: bool = False
     """Whether a step may be skipped by some of them, to start their next episodes."""
     replays: bool = True
-    """Whether `restore` brings back the episodes that were saved; else it starts new ones."""
+    """Whether the last `restore` brought back the episodes that were saved; else it started new ones."""
 
     @abc.abstractmethod
     def restart(self, seeds: Sequence[int] | None = None) -> np.ndarray:

@@ -158,6 +158,8 @@ class Stepping:
         self._loaded_at = -1
         self.progress.step = int(state.step)
         self._turns = self.progress.step // self._num_envs
+        if member == 0:
+            self._obs = self._envs.restore(below("env/", own))
         here = self._part(member)
         self._starts[here], self._resets[here] = own["starts"], own["resets"]
         if not self._envs.replays:
@@ -166,8 +168,6 @@ class Stepping:
         self._any_start = bool(self._starts.any())
         if self._stacks is not None:
             self._stacks.array = self._stacks.array.at[member].set(own["stacks"])
-        if member == 0:
-            self._obs = self._envs.restore(below("env/", own))
         parts = below("feed/", own) | ({"stacks": own["stacks"]} if self._stacks is not None else {})
         self._feed.restore(member, parts, self.progress.step)
 

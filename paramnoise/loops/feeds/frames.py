@@ -22,6 +22,7 @@ from paramnoise.loops import step as steps
 from paramnoise.loops.environments import EnvStep
 from paramnoise.loops.feeds import Taken, below
 from paramnoise.loops.step import TrainState
+from paramnoise.validation import require_memory
 
 
 class Pending(NamedTuple):
@@ -70,6 +71,7 @@ class FrameFeed:
         frame = np.zeros((num_envs, *learner.spaces.observation[1:]), np.uint8)
         action, reward, flag = nothing.astype(np.int32), nothing.astype(np.float32), nothing.astype(bool)
         slot, capacity = Slot(frame, flag, action, reward, flag), learner.config.buffer_size
+        require_memory(len(seeds) * capacity * frame[0].nbytes, f"a replay of {capacity:,} frames")
         self._hosted = [HostFrames(capacity, slot) for _ in seeds] if on_host else []
         self._rows = stores.rows_for(capacity, num_envs)
         self._prioritized = learner.drawing.alpha is not None
