@@ -129,11 +129,8 @@ class ParameterNoise(BaseCallback):
         return self.model.parameter_noise
 
     def _first_state(self) -> NoiseState:
-        sigma, delta = self.scaling.sigma, self.scaling.delta
-        if sigma is None:
-            sigma = self._kind.sigma
-        if sigma is None:
-            sigma = self._kind.delta if delta is None else delta
+        named, usual = self.scaling, self._kind
+        sigma = next(value for value in (named.sigma, usual.sigma, named.delta, usual.delta) if value is not None)
         return NoiseState(sigma, np.random.default_rng(self.model.seed if self.seed is None else self.seed))
 
     def _install(self) -> None:

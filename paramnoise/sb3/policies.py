@@ -95,6 +95,8 @@ class LayerNormActorCriticPolicy(ActorCriticPolicy):
 class LayerNormCNN(NatureCNN):
     """Stable-Baselines3's network for images, with layer norm after its linear layer."""
 
+    linear: nn.Sequential
+
     def __init__(self, observation_space: gym.Space, features_dim: int = 512, normalized_image: bool = False):
         super().__init__(observation_space, features_dim, normalized_image)
         self.linear = _with_layer_norm(self.linear)
