@@ -7,6 +7,8 @@ BENCH := .venv-bench
 BENCH_READY := $(BENCH)/.ready
 RAY := .venv-ray
 RAY_READY := $(RAY)/.ready
+SB3 := .venv-sb3
+SB3_READY := $(SB3)/.ready
 TYPES := .venv-types
 TYPES_READY := $(TYPES)/.ready
 REPORT := .venv-report
@@ -21,7 +23,7 @@ export JAX_PLATFORMS ?= cpu
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/xla
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.02
 
-.PHONY: demo test test-slow test-ray test-examples test-types test-report docs test-docs test-faults test-faults-long test-wheel test-lowest lint format bench bench-scaling chain clean
+.PHONY: demo test test-slow test-ray test-sb3 test-examples test-types test-report docs test-docs test-faults test-faults-long test-wheel test-lowest lint format bench bench-scaling chain clean
 
 demo: $(READY)  ## the chain figure, small: parameter noise against bootstrapped DQN and epsilon-greedy
 	$(BIN)/paramnoise reproduce chain --scale small --out demo
@@ -39,6 +41,9 @@ test-slow: $(READY)  ## the checks that take minutes
 
 test-ray: $(RAY_READY)  ## the checks on small local Ray clusters, with the extra in an environment of its own
 	$(RAY)/bin/pytest -m ray
+
+test-sb3: $(SB3_READY)  ## what is for users of Stable-Baselines3, with PyTorch in an environment of its own
+	$(SB3)/bin/pytest -m sb3 tests/sb3
 
 test-examples: $(READY)  ## the scripts and notebooks of examples/
 	$(BIN)/pytest -n 2 --dist loadfile -m examples
@@ -139,5 +144,14 @@ $(LOWEST_READY): pyproject.toml .ci/lowest
 	$(LOWEST)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint $(LOWEST)/lowest.txt --editable . pytest
 	touch $(LOWEST_READY)
 
+# RL-Zoo asks for older versions than the other environments have, so all versions of this one are its own.
+$(SB3_READY): pyproject.toml tests/sb3/constraints.txt
+	test -x $(SB3)/bin/python || $(PYTHON) -m venv $(SB3)
+	$(SB3)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check \
+		--constraint tests/sb3/constraints.txt torch
+	$(SB3)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check \
+		--constraint tests/sb3/constraints.txt --editable '.[sb3,box2d]' pytest rl_zoo3
+	touch $(SB3_READY)
+
 clean:
-	rm -rf $(VENV) $(BENCH) $(RAY) $(TYPES) $(REPORT) $(DOCS) $(LOWEST) .cache .pytest_cache .mypy_cache .ruff_cache demo runs report site
+	rm -rf $(VENV) $(BENCH) $(RAY) $(SB3) $(TYPES) $(REPORT) $(DOCS) $(LOWEST) .cache .pytest_cache .mypy_cache .ruff_cache demo runs report site
