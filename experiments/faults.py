@@ -357,7 +357,7 @@ def _folder(file: Path, draw: random.Random) -> None:
 
 def _link(file: Path, draw: random.Random) -> None:
     file.unlink()
-    file.symlink_to(draw.choice(["/dev/zero", "/dev/null", "/nowhere", file.parent, file]))
+    file.symlink_to(draw.choice(["/dev/zero", "/dev/null", "/nowhere", str(file.parent), str(file)]))
 
 
 def _other_json(file: Path, draw: random.Random) -> None:
