@@ -11,7 +11,7 @@ from paramnoise.runs.run import _has_large_products
 
 QUIET = {"progress": False, "eval_every": 1_000, "eval_episodes": 1}
 SETTINGS = {
-    "hidden_sizes": (8, 8),
+    "hidden_sizes": (8,),
     "batch_size": 8,
     "buffer_size": 200,
     "train_every": 8,
@@ -21,7 +21,6 @@ SETTINGS = {
 }
 CASES = [
     (pn.TD3, pn.ColouredNoise(horizon=50)),
-    (pn.SAC, pn.ParameterNoise(delta=0.3, adapt_every=30)),
     (pn.SAC, pn.StateDraws(resample_every=20)),
 ]
 

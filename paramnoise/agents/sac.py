@@ -133,7 +133,7 @@ def make(config: SACConfig, spaces: Spaces) -> Learner:
         actor_key, critics_key, noise_key = jax.random.split(key, 3)
         critics = make_critics(config, spaces, critics_key)
         networks = Networks(make_actor(actor_key), critics, jnp.float32(math.log(config.first_temperature)))
-        steps = zip(_optimizers(config), networks, strict=True)
+        steps = zip((*optimizers(config, flat=True), _cooler(config)), networks, strict=True)
         before: Any = tuple(optimizer.init(part) for optimizer, part in steps)
         nothing = normalisers.init(observation_size)
         return SACState(networks, critics, before, nothing, nothing, noise_key, jnp.int32(0))
@@ -151,14 +151,15 @@ def update(config: SACConfig, state: SACState, batch: Transition) -> tuple[SACSt
     next_noise, noise = jax.random.normal(jax.random.fold_in(state.key, updates), (2, *batch.action.shape))
     actor, critics, log_temperature = state.networks
     temperature = jnp.exp(log_temperature) if config.temperature is None else jnp.float32(config.temperature)
-    of_actor, of_critics, of_temperature = zip(_optimizers(config), state.optimizers, strict=True)
+    of_actor, of_critics = optimizers(config, flat=True)
+    actor_before, critics_before, temperature_before = state.optimizers
 
     def critic_loss(critics: Critics) -> Array:
         compare = functools.partial(td_errors, config, critics, state.targets, actor, temperature)
         return jnp.mean(jnp.square(jax.vmap(compare)(batch, next_noise)))
 
     loss, gradient = jax.value_and_grad(critic_loss)(critics)
-    critics, critics_after = descend(of_critics[0], critics, of_critics[1], gradient)
+    critics, critics_after = descend(of_critics, critics, critics_before, gradient)
 
     def actor_loss(actor: GaussianActor) -> tuple[Array, Array]:
         judge = functools.partial(regret, actor, critics, temperature)
@@ -166,11 +167,9 @@ def update(config: SACConfig, state: SACState, batch: Transition) -> tuple[SACSt
         return jnp.mean(regrets), -jnp.mean(log_densities)
 
     (value, entropy), gradient = jax.value_and_grad(actor_loss, has_aux=True)(actor)
-    actor, actor_after = descend(of_actor[0], actor, of_actor[1], gradient)
-    temperature_after = of_temperature[1]
-    if config.temperature is None:
-        excess = entropy - config.aimed_entropy(batch.action.shape[-1])
-        log_temperature, temperature_after = descend(of_temperature[0], log_temperature, of_temperature[1], excess)
+    actor, actor_after = descend(of_actor, actor, actor_before, gradient)
+    aim = config.aimed_entropy(batch.action.shape[-1])
+    log_temperature, temperature_after = temper(config, log_temperature, temperature_before, entropy - aim)
     after = SACState(
         networks=Networks(actor, critics, log_temperature),
         targets=optax.incremental_update(critics, state.targets, config.tau),
@@ -216,6 +215,13 @@ def regret(actor: GaussianActor, critics: Critics, temperature: Array, obs: Arra
     return temperature * log_density - jnp.min(values_of(critics, obs, policy.squash(values, noise))), log_density
 
 
-def _optimizers(config: SACConfig) -> tuple[optax.GradientTransformation, ...]:
-    """The actor's, the critics', the temperature's."""
-    return *optimizers(config, flat=True), optax.adam(schedules.as_optax(config.temperature_learning_rate))
+def temper(config: SACConfig, log_temperature: Array, before: Any, excess: Array) -> tuple[Array, Any]:
+    """Lowers a learned temperature while the entropy exceeds its aim, and raises it while the entropy falls short."""
+    if config.temperature is not None:
+        return log_temperature, before
+    return descend(_cooler(config), log_temperature, before, excess)
+
+
+def _cooler(config: SACConfig) -> optax.GradientTransformation:
+    """The temperature's optimizer."""
+    return optax.adam(schedules.as_optax(config.temperature_learning_rate))
