@@ -13,12 +13,12 @@ NEVER = 10**9
 
 def ours(algorithm: str, env: str, exploration: str, agent: Mapping[str, Any], **run: Any) -> "Window":
     """Training by this package, without evaluations."""
-    from paramnoise.parallel.process import use_one_thread
     from paramnoise.runs.config import make_config
-    from paramnoise.runs.run import make_loop
+    from paramnoise.runs.run import make_loop, set_up_process
 
-    use_one_thread()
-    return training(make_loop([make_config(algorithm, env, exploration=exploration, agent=agent, **run)], env))
+    config = make_config(algorithm, env, exploration=exploration, agent=agent, **run)
+    set_up_process(config, env)  # threads as `paramnoise train` has them
+    return training(make_loop([config], env))
 
 
 def training(loop: Any) -> "Window":
@@ -45,6 +45,15 @@ def peer(model: Any) -> "Window":
         return model.num_timesteps - first
 
     return window
+
+
+def gaussian(env: str, sigma: float) -> Any:
+    """Gaussian noise on actions, for an agent that has the face of Stable-Baselines3."""
+    import gymnasium as gym
+    from stable_baselines3.common.noise import NormalActionNoise
+
+    space = gym.spec(env).make().action_space
+    return NormalActionNoise(np.zeros(space.shape), np.full(space.shape, sigma))
 
 
 def environment_alone(env: str) -> "Window":

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import tyro
-from contenders import environment_alone, ours, peer
+from contenders import environment_alone, gaussian, ours, peer
 from harness import Plan, Window, core_settings, measure, rate_table, ratio_table, show
 
 NOISE = 0.2
@@ -40,24 +40,14 @@ def stable_baselines3(env: str) -> Window:
     """DDPG of Stable-Baselines3, on PyTorch."""
     from stable_baselines3 import DDPG
 
-    return peer(DDPG("MlpPolicy", env, action_noise=gaussian(env), device="cpu", **PEERS))
+    return peer(DDPG("MlpPolicy", env, action_noise=gaussian(env, NOISE), device="cpu", **PEERS))
 
 
 def sbx(env: str) -> Window:
     """DDPG of SBX: Stable-Baselines3's loop around train steps that are compiled by JAX."""
     from sbx import DDPG
 
-    return peer(DDPG("MlpPolicy", env, action_noise=gaussian(env), **PEERS))
-
-
-def gaussian(env: str) -> Any:
-    """The noise of both peers, as wide as the preset of ours."""
-    import gymnasium as gym
-    import numpy as np
-    from stable_baselines3.common.noise import NormalActionNoise
-
-    space = gym.spec(env).make().action_space
-    return NormalActionNoise(np.zeros(space.shape), np.full(space.shape, NOISE))
+    return peer(DDPG("MlpPolicy", env, action_noise=gaussian(env, NOISE), **PEERS))
 
 
 def main(settings: Settings) -> None:

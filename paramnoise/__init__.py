@@ -4,26 +4,39 @@ What is public here is imported when it is first used, and JAX with it; `gymnasi
 """
 
 import importlib
+import signal
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paramnoise.gymnasium_ids import register_ids
-from paramnoise.plugins import load_known_plugins
+_IS_COMMAND = Path(sys.argv[0]).stem == "paramnoise" or (sys.argv[0] == "-m" and "paramnoise" in sys.orig_argv)
+if _IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Ctrl-C ends the command at once, from here on: no traceback from the midst of an import or of a computation.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from paramnoise.gymnasium_ids import register_ids  # noqa: E402
+from paramnoise.plugins import load_known_plugins  # noqa: E402
 
 if TYPE_CHECKING:
     from paramnoise import noise, schedules
     from paramnoise.agents.base import Learner, Spaces, register_agent
-    from paramnoise.api import DDPG, DQN, ES, PPO, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
+    from paramnoise.api import DDPG, DQN, ES, PPO, SAC, TD3, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
     from paramnoise.callbacks import Callback
     from paramnoise.envs.base import AgentPreset, Preset, ReturnBounds, register_env
     from paramnoise.explorations import (
         BootstrapHead,
+        ColouredDraws,
+        ColouredNoise,
         EpsilonGreedy,
         Exploration,
         Gaussian,
+        NoisyNet,
         NoNoise,
         OnPolicyParameterNoise,
         OrnsteinUhlenbeck,
         ParameterNoise,
+        StateDraws,
+        StateNoise,
     )
     from paramnoise.explorations.base import register_exploration
     from paramnoise.figures.base import register_figure
@@ -38,12 +51,16 @@ __all__ = [
     "DQN",
     "ES",
     "PPO",
+    "SAC",
+    "TD3",
     "TRPO",
     "Agent",
     "AgentPreset",
     "BootstrapHead",
     "BootstrappedDQN",
     "Callback",
+    "ColouredDraws",
+    "ColouredNoise",
     "EpsilonGreedy",
     "Evaluation",
     "Exploration",
@@ -51,12 +68,15 @@ __all__ = [
     "Gaussian",
     "Learner",
     "NoNoise",
+    "NoisyNet",
     "OnPolicyParameterNoise",
     "OrnsteinUhlenbeck",
     "ParameterNoise",
     "Preset",
     "ReturnBounds",
     "Spaces",
+    "StateDraws",
+    "StateNoise",
     "UsageError",
     "agent_class",
     "load",

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 import re
 import tempfile
@@ -29,6 +30,7 @@ from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import Bar, bar, describe
 from paramnoise.runs.lock import only_writer
 from paramnoise.runs.run import RunFiles, load_loop, make_loop, save_loop, set_up_process, train
+from paramnoise.runs.side_by_side import record_games_side_by_side, record_side_by_side
 from paramnoise.validation import UsageError, require, require_extra
 
 
@@ -258,22 +260,53 @@ class Agent:
         require(episodes >= 1, "episodes", episodes, "at least 1")
         return Evaluation(tuple(self._loop.evaluate(episodes, seed).tolist()))
 
-    def record(self, path: str | Path, episodes: int = 1, seed: int = 0) -> Evaluation:
+    def record(
+        self,
+        path: str | Path,
+        episodes: int = 1,
+        seed: int = 0,
+        *,
+        perturbed: int = 0,
+        sigma: float | None = None,
+        max_steps: int | None = None,
+    ) -> Evaluation:
         """Films the first noise-free episodes of `evaluate` with the same seed; returns their returns.
 
         Args:
             path: a file that ends in .mp4 (needs the extra `video`) or .gif.
             episodes: how many episodes, shown one after the other.
             seed: decides the environment's random draws.
+            perturbed: how many perturbed policies to film beside the clean one, on the same episode; their returns
+                follow the clean one's.
+            sigma: the standard deviation of their noise.
+            max_steps: steps after which an episode beside perturbed ones is cut, in place of `eval_max_steps`.
         """
         require(episodes >= 1, "episodes", episodes, "at least 1")
+        require(max_steps is None or bool(perturbed), "max_steps", max_steps, "used together with perturbed")
         path = Path(path)
         video.check_path(path)
+        if perturbed:
+            require(episodes == 1, "episodes", episodes, "1 where perturbed policies are filmed")
+            return self._record_perturbed(path, seed, perturbed, sigma, max_steps or self.config.eval_max_steps)
         if self._stack_shape is not None:
             return Evaluation(tuple(video.record_frames(self._loop, path, episodes, seed)))
         env = video.rendering_env(self._env_like, self.config.env_kwargs)
         seeds = [episode_seed(EVALUATION_STREAM + seed, i, 0) for i in range(episodes)]
         return Evaluation(tuple(video.record(env, self._loop.policy(), path, seeds, self.config.eval_max_steps)))
+
+    def _record_perturbed(
+        self, path: Path, seed: int, perturbed: int, sigma: float | None, max_steps: int
+    ) -> Evaluation:
+        require(perturbed >= 1, "perturbed", perturbed, "at least 0")
+        if sigma is None:
+            raise UsageError("sigma must be a number where perturbed policies are filmed")
+        policies = {f"perturbed {number + 1}": self.perturb(number, sigma) for number in range(perturbed)}
+        policies = {"clean": self.policy, **policies}
+        if self._stack_shape is not None:
+            return Evaluation(tuple(record_games_side_by_side(self._loop, policies, path, seed, max_steps)))
+        make_env = functools.partial(video.rendering_env, self._env_like, self.config.env_kwargs)
+        first = episode_seed(EVALUATION_STREAM + seed, 0, 0)
+        return Evaluation(tuple(record_side_by_side(make_env, policies, path, first, max_steps)))
 
     def save(self, path: str | Path) -> None:
         """Writes the whole agent, replay included, so that a loaded one learns on as this one would."""
@@ -281,6 +314,7 @@ class Agent:
         if path.exists() and not (path / "config.json").exists() and (path.is_file() or any(path.iterdir())):
             raise UsageError(f"{path} exists and is not a saved agent: choose another path")
         self.config.to_json()  # refuses what could not be loaded, before anything is written
+        RunDirectory(path).check_links()
         save_loop(self._loop, path / "checkpoint", {"wall_time": 0.0, "digests": {"config": self.config.digest()}})
         RunDirectory(path).write_config(self.config)
 
@@ -319,6 +353,26 @@ class DDPG(Agent):
     algorithm = "ddpg"
 
     @keywords.takes(keywords.DDPGKeywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
+
+
+class TD3(Agent):
+    """TD3 for continuous actions; explores by `ParameterNoise` unless told otherwise."""
+
+    algorithm = "td3"
+
+    @keywords.takes(keywords.TD3Keywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
+
+
+class SAC(Agent):
+    """SAC for continuous actions; explores by its own stochastic policy (`NoNoise`) unless told otherwise."""
+
+    algorithm = "sac"
+
+    @keywords.takes(keywords.SACKeywords)
     def __init__(self, env: EnvLike, **settings: Any):
         super().__init__(env, **settings)
 

@@ -4,14 +4,16 @@ This module imports nothing that needs JAX, so that `--version` and the first pa
 """
 
 import contextlib
+import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from paramnoise import __version__
 from paramnoise.parsing import Group
 from paramnoise.plugins import load_plugins
-from paramnoise.validation import RunError, UsageError
+from paramnoise.validation import RunError, UsageError, printable, system_error
 
 DESCRIPTION = """Exploration by parameter space noise (Plappert et al., 2018).
 
@@ -22,16 +24,30 @@ DESCRIPTION = """Exploration by parameter space noise (Plappert et al., 2018).
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns its exit status."""
     try:
-        return _run(_take_plugins(list(sys.argv[1:] if argv is None else argv)))
+        status = _run(_take_plugins(list(sys.argv[1:] if argv is None else argv)))
+        sys.stdout.flush()
+        return status
     except UsageError as error:
-        print(f"paramnoise: error: {error}", file=sys.stderr)
+        print(f"paramnoise: error: {printable(str(error))}", file=sys.stderr)
         return 2
-    except RunError as error:
-        print(f"paramnoise: stopped: {error}", file=sys.stderr)
-        return 1
     except BrokenPipeError:  # the reader of our output left early, as `head` does
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
+    except (RunError, OSError, MemoryError) as error:
+        return _stopped(error)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _stopped(error: RunError | OSError | MemoryError) -> int:
+    """Says in one line why a command could not do its work; returns its exit status."""
+    why = system_error(error) if isinstance(error, OSError) else str(error) or "out of memory"
+    print(f"paramnoise: stopped: {printable(why)}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # the output itself cannot be written
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    return 1
 
 
 def _run(arguments: list[str]) -> int:
@@ -54,6 +70,12 @@ def _run(arguments: list[str]) -> int:
         "Draw a figure again from its results, or the learning curves of any runs: paramnoise plot RUN_DIR ...",
     )
     app.add("claims", lambda: _words().claims, "Hold each claim of the paper against results: its verdict, and why.")
+    app.add(
+        "report", lambda: _words().report, "Write what results and runs show as a site of pages to open in a browser."
+    )
+    app.add(
+        "film", lambda: _words().film, "Film an agent's clean policy and perturbed ones side by side, on one episode."
+    )
     app.add("envs", lambda: _words().envs, "List environments: ours, and those that Gymnasium knows on this machine.")
     trains = arguments[:1] == ["train"]
     with _words().naming_plugins(arguments) if trains else contextlib.nullcontext():
@@ -81,4 +103,7 @@ def _take_plugins(arguments: list[str]) -> list[str]:
 
 def entry() -> None:
     """The installed command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a path may hold bytes that are no text
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(main())

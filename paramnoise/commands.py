@@ -17,6 +17,8 @@ from paramnoise.figures.base import NOT_DRAWN, can_draw
 from paramnoise.figures.run_curves import find_runs, read_curves
 from paramnoise.parallel.process import INTERRUPTED, Device, use_device
 from paramnoise.parallel.ray_cluster import connect
+from paramnoise.report.films import write_facts
+from paramnoise.report.site import write_report
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import settings_lines
@@ -127,6 +129,60 @@ def claims(results: Path, out: Path | None, readme: tuple[Path, ...]) -> int:
     claims_report.print_table(outcomes)
     print(path)
     return 0
+
+
+def report(results: Path | None, runs: tuple[Path, ...], out: Path) -> int:
+    """`paramnoise report`."""
+    default = Path("results")
+    if results is None and default.is_dir():
+        results = default
+    if results is not None and not results.is_dir():
+        raise UsageError(f"{results} is not a directory: give one that holds results of figures with --results")
+    if results is None and not runs:
+        raise UsageError("nothing to report on: name your runs with --runs, or a directory of results with --results")
+    write_report(out, results, runs)
+    print(out / "index.html")
+    return 0
+
+
+def film(
+    run_dir: Path,
+    out: Path,
+    perturbed: int,
+    sigma: float | None,
+    seed: int,
+    max_steps: int | None,
+    device: Device | None,
+    trust_env: bool,
+) -> int:
+    """`paramnoise film`."""
+    check_path(out)
+    require(perturbed >= 1, "perturbed", perturbed, "at least 1")
+    require(max_steps is None or max_steps >= 1, "max_steps", max_steps, "at least 1")
+    if device is not None:
+        use_device(device)
+    directory = RunDirectory(run_dir)
+    agent = api.load(run_dir, directory.config().env if trust_env else None)
+    if sigma is None:
+        sigma = _last_sigma(directory)
+    filmed = agent.record(out, seed=seed, perturbed=perturbed, sigma=sigma, max_steps=max_steps)
+    facts = {"algorithm": agent.algorithm, "env": agent.config.env, "steps": agent.step, "sigma": sigma, "seed": seed}
+    command = f"paramnoise film {run_dir} --out {out} --perturbed {perturbed} --sigma {sigma:.4g} --seed {seed}"
+    command += f" --max-steps {max_steps}" if max_steps else ""
+    write_facts(out, {**facts, "returns": filmed.returns, "command": command})
+    clean, *others = filmed.returns
+    print(
+        f"{out}: clean {clean:,.1f}, perturbed with sigma {sigma:.3g}: {', '.join(f'{each:,.1f}' for each in others)}"
+    )
+    return 0
+
+
+def _last_sigma(directory: RunDirectory) -> float:
+    """The noise that a run explored with at its end."""
+    found = [row["sigma"] for row in directory.rows() if row.get("sigma") not in ("", "nan", None)]
+    if not found:
+        raise UsageError(f"{directory.path} has no sigma in its progress: say how large the noise is with --sigma")
+    return float(found[-1])
 
 
 def delta(

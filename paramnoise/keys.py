@@ -6,7 +6,7 @@ So a step's randomness does not depend on what happened before it, and nothing o
 import jax
 from jax import Array
 
-INIT, BEGIN, ACT, ANNOTATE, TRAIN, ADAPT, ENVIRONMENT, EVALUATE = range(8)
+INIT, BEGIN, ACT, ANNOTATE, TRAIN, ADAPT, ENVIRONMENT, EVALUATE, RANDOM = range(9)
 """What a key is drawn for."""
 
 

@@ -15,6 +15,8 @@ from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.agents.es import ESConfig
 from paramnoise.agents.ppo import PPOConfig
+from paramnoise.agents.sac import SACConfig
+from paramnoise.agents.td3 import TD3Config
 from paramnoise.agents.trpo import TRPOConfig
 from paramnoise.envs import EnvLike
 from paramnoise.explorations import Exploration
@@ -46,6 +48,16 @@ class BootstrappedDQNKeywords(BootstrappedDQNConfig, AgentKeywords):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DDPGKeywords(DDPGConfig, AgentKeywords):
     """What `DDPG` takes."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TD3Keywords(TD3Config, AgentKeywords):
+    """What `TD3` takes."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SACKeywords(SACConfig, AgentKeywords):
+    """What `SAC` takes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

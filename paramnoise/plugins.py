@@ -8,13 +8,12 @@ Ray cluster that was there before need the module on every node, installed or in
 
 import importlib
 import importlib.metadata
-import logging
 import os
 import sys
 import traceback
 from collections.abc import Iterable
 
-from paramnoise.validation import UsageError
+from paramnoise.validation import UsageError, warn_in_one_line
 
 VARIABLE = "PARAMNOISE_PLUGINS"
 """The environment variable that names plug-in modules, with commas between them."""
@@ -55,13 +54,13 @@ def load_known_plugins() -> None:
         try:
             _load_from_here(name)
         except UsageError as error:
-            _warn(f"{error} (named by {VARIABLE})")
+            warn_in_one_line(f"{error} (named by {VARIABLE})")
     for entry in importlib.metadata.entry_points(group=GROUP):
         try:
             _load(entry.module)
         except UsageError as error:
             package = entry.dist.name if entry.dist is not None else entry.name
-            _warn(f"{error} (named by the installed package {package})")
+            warn_in_one_line(f"{error} (named by the installed package {package})")
 
 
 def missing_plugins_hint(made_with: Iterable[str]) -> str:
@@ -92,7 +91,3 @@ def _described(error: Exception) -> str:
     text = f"{type(error).__name__}: {' '.join(str(error).split())}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     return text if frames[-1].filename == __file__ else f"{text} ({frames[-1].filename}:{frames[-1].lineno})"
-
-
-def _warn(message: str) -> None:
-    logging.getLogger("paramnoise").warning("paramnoise: warning: %s", message)

@@ -138,6 +138,42 @@ def claims(results: Path = Path("results"), out: Path | None = None, readme: tup
     return lambda: commands.claims(results, out, readme)
 
 
+def report(results: Path | None = None, runs: tuple[Path, ...] = (), out: Path = Path("report")) -> Command:
+    """What `paramnoise report` takes.
+
+    Args:
+        results: the directory that holds a directory for each figure; by default results/, where there is one.
+        runs: run directories of your own, or directories with some below them.
+        out: the directory for the pages; an earlier report there is replaced.
+    """
+    return lambda: commands.report(results, runs, out)
+
+
+def film(
+    run_dir: RunDir,
+    out: Path,
+    perturbed: int = 3,
+    sigma: float | None = None,
+    seed: int = 0,
+    max_steps: int | None = None,
+    device: Device | None = None,
+    trust_env: bool = False,
+) -> Command:
+    """What `paramnoise film` takes.
+
+    Args:
+        run_dir: the directory of a run, or of `agent.save`.
+        out: the file, .mp4 or .gif; what it shows is written beside it, in a .json of that name.
+        perturbed: how many perturbed policies, beside the clean one.
+        sigma: the standard deviation of their noise; by default the last of the run.
+        seed: decides the episode.
+        max_steps: steps after which it is cut; by default those of an evaluation.
+        device: what to compute on; None: what JAX chooses, a GPU if it finds one.
+        trust_env: make the stored environment though its id names a module, whose import runs code.
+    """
+    return lambda: commands.film(run_dir, out, perturbed, sigma, seed, max_steps, device, trust_env)
+
+
 def envs(search: str = "") -> Command:
     """What `paramnoise envs` takes.
 
@@ -205,7 +241,9 @@ def exploration_notes(agent: AgentEntry, known: Preset) -> str:
 
 def _train_command(agent: AgentEntry, known: Preset, exploration: str | None) -> Words:
     """The train command of one agent; its defaults are those of a preset, with an exploration."""
-    settings = known.for_agent(agent.name).with_exploration(exploration or agent.default_exploration)
+    kind = exploration or agent.default_exploration
+    asked = agent.settings_for(agent.exploration_type(kind))
+    settings = {**asked, **known.for_agent(agent.name).with_exploration(kind)}
     check_types(agent.config, settings, f"{agent.name}, in the environment's preset,")
     check_types(RunSettings, known.run, "a run, in the environment's preset,")
     defaults = Train(env=tyro.MISSING, agent=agent.config(**settings), **known.run)

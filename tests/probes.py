@@ -40,6 +40,20 @@ def true_values(gamma: float) -> np.ndarray:
     return values
 
 
+def aim_for_ever() -> JaxEnv:
+    """The best action is 0.5 and pays 1; nothing ends but by the time limit, so that its value is 1 / (1 - gamma)."""
+
+    def reset(key):
+        return jnp.zeros(1), jnp.int32(0)
+
+    def step(key, time, action):
+        reward = 1.0 - jnp.abs(action[0] - 0.5)
+        return JaxStep(jnp.zeros(1), time + 1, reward, jnp.bool_(False), time + 1 >= 2)
+
+    spaces = gym.spaces.Box(-1.0, 1.0, (1,), np.float32), gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    return JaxEnv("aim for ever", reset, step, *spaces, max_episode_steps=2)
+
+
 class ScriptedEnv(gym.Env):
     """Shows (episode, time), notes the actions it was given, and ends episodes by a script of lengths."""
 

@@ -104,6 +104,15 @@ def test_an_exploration_takes_fields_by_name():
     assert held["exploration"]["max_age"] is None
 
 
+def test_noisy_layers_come_with_their_exploration_and_train_from_the_command_line():
+    printed = output(TRAIN, "--exploration noisy --run-dir run")
+    assert "exploration noisy" in printed
+    assert "noisy_sigma 0.5" in printed
+    assert json.loads(Path("run/config.json").read_text())["config"]["agent"]["noisy_sigma"] == 0.5
+    assert "noise_scale" in Path("run/progress.csv").read_text().splitlines()[0]
+    assert "finished: 60 steps" in output("resume run --steps 60")
+
+
 def test_time_limits_are_terminal_if_the_command_says_so():
     assert "terminal_time_limits True" in output(TRAIN, "--terminal-time-limits --run-dir run")
     assert json.loads(Path("run/config.json").read_text())["config"]["terminal_time_limits"] is True
@@ -169,6 +178,8 @@ def test_settings_are_shown_where_they_apply_with_the_values_that_they_come_to(t
         ("train ddpg", ["gaussian: Independent Gaussian noise", "theta:0.15", "delta:None", "How strongly the noise"]),
         ("train ddpg --env SparseMountainCar", ["delta:0.6", "adapt_every:50"]),
         ("train trpo", ["scaling:boundary", "max_backtracks:60"]),
+        ("train dqn", ["noisy: The noise of the network's own noisy layers", "--noisy-sigma", "--n-step", "--dueling"]),
+        ("train dqn --exploration noisy", ["(default: 0.5)"]),
         ("train ppo", ["scaling:adaptive", "adapt_every:50"]),
     ],
 )
@@ -180,7 +191,7 @@ def test_the_help_of_an_agent_has_the_settings_of_its_explorations(capsys, comma
 
 
 def test_an_unknown_exploration_is_answered_with_those_that_fit_the_agent(capsys):
-    assert "choose from none, epsilon-greedy, parameter\n" in complaint(capsys, f"{TRAIN} --exploration wander")
+    assert "choose from none, epsilon-greedy, noisy, parameter\n" in complaint(capsys, f"{TRAIN} --exploration wander")
 
 
 def test_what_noise_does_to_a_policy_is_a_table_by_sigma(trained):

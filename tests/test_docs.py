@@ -7,6 +7,8 @@ from paramnoise.explorations import base as explorations
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TUTORIALS = ROOT / "docs" / "tutorials"
+"""They train, so their code runs with the examples: see test_tutorials.py."""
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
@@ -24,7 +26,9 @@ def run(text: str, name: str) -> dict[str, object]:
     return namespace
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.parent != TUTORIALS], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     known = {name: list(classes) for name, classes in explorations._REGISTERED.items()}
@@ -47,10 +51,30 @@ def test_an_error_is_reported_at_its_line_of_the_page():
     assert (str(error.traceback[-1].path), error.traceback[-1].lineno + 1) == ("page.md", 5)
 
 
-LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+
+
+def anchors(text: str) -> set[str]:
+    """What the headings of a page are linked by, as GitHub and the site of the documentation have it."""
+    without_code = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ +(.+)$", without_code, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_files_that_a_page_links_to_exist(page: Path):
-    targets = [match[1] for match in LINK.finditer(page.read_text()) if "://" not in match[1]]
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+def test_the_files_and_headings_that_a_page_links_to_exist(page: Path):
+    broken = []
+    for path, anchor in LINK.findall(page.read_text()):
+        target = page.parent / path if path else page
+        if "://" in path:
+            continue
+        if not target.is_file() or (anchor and target.suffix == ".md" and anchor not in anchors(target.read_text())):
+            broken.append(f"{path}#{anchor}")
+    assert broken == []
+
+
+def test_a_heading_s_anchor_has_no_punctuation_and_dashes_for_spaces():
+    assert anchors("# The `noise` core\n```sh\n# no heading\n```\n## Which delta?\n") == {
+        "the-noise-core",
+        "which-delta",
+    }

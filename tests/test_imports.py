@@ -25,11 +25,24 @@ ROOMS = (
         "agents",
         "parallel",
     ),
-    *("loops", "envs", "runs", "figures", "claims", "parsing", "callbacks", "keywords", "api", "commands", "words"),
+    *(
+        "loops",
+        "envs",
+        "runs",
+        "figures",
+        "claims",
+        "report",
+        "parsing",
+        "callbacks",
+        "keywords",
+        "api",
+        "commands",
+        "words",
+    ),
     *("__init__", "cli", "__main__"),
 )
 """Packages and top-level modules, in the order of imports."""
-RESTRICTED = {"sb3": {"sb3", "noise"}}
+RESTRICTED = {"sb3": {"sb3", "noise", "validation"}}
 """Rooms outside that order: all that they may import from; nobody imports from them."""
 DOOR = "paramnoise.cli"
 """What imports the rest only once it is needed, so that the first page of help answers at once."""

@@ -16,6 +16,13 @@ def test_dqn_learns_to_balance_the_pole(tmp_path, exploration):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("agent", "exploration"), [("td3", "parameter"), ("sac", "none"), ("sac", "parameter")])
+def test_td3_and_sac_learn_to_swing_a_pendulum_up(tmp_path, agent, exploration):
+    config = make_config(agent, "Pendulum-v1", exploration=exploration, steps=10_000, seed=0)
+    assert run(config, tmp_path / "run")["best_eval_return_mean"] >= -200
+
+
+@pytest.mark.slow
 def test_parameter_noise_solves_a_chain_that_epsilon_greedy_does_not(tmp_path):
     methods = [method for method in CHAIN.methods if method.exploration != "bootstrap"]
     solved = {}

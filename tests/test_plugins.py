@@ -165,8 +165,9 @@ def test_an_environment_is_listed_with_its_line_of_help(trained):
 
 
 def test_help_names_what_a_plug_in_registers(trained):
-    assert "tiny-dqn Train a tiny DQN. Explorations: none, epsilon-greedy, parameter, coin; by default coin." in (
-        shown_help(f"{PLUGIN} train")
+    assert (
+        "tiny-dqn Train a tiny DQN. Explorations: none, epsilon-greedy, noisy, parameter, coin; by default coin."
+        in (shown_help(f"{PLUGIN} train"))
     )
     assert "coin; by default epsilon-greedy" in shown_help(f"{PLUGIN} train dqn")
     assert "--heads" not in shown_help(f"{PLUGIN} train tiny-dqn")

@@ -6,6 +6,8 @@ from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.agents.es import ESConfig
 from paramnoise.agents.ppo import PPOConfig
+from paramnoise.agents.sac import SACConfig
+from paramnoise.agents.td3 import TD3Config
 from paramnoise.agents.trpo import TRPOConfig
 
 __all__ = [
@@ -17,7 +19,9 @@ __all__ = [
     "ESConfig",
     "Learner",
     "PPOConfig",
+    "SACConfig",
     "Spaces",
+    "TD3Config",
     "TRPOConfig",
     "find_agent",
     "register_agent",

@@ -14,12 +14,15 @@ import gymnasium as gym
 import numpy as np
 from jax import Array
 
+from paramnoise.experience.replay import Drawing
 from paramnoise.explorations.base import Exploration, definition, explorations_for, find_exploration, is_known
 from paramnoise.networks.policies import Policy
 from paramnoise.validation import UsageError, lookup, one_line
 
 ExperienceKind = Literal["replay", "rollout", "returns"]
 """What a learner learns from: replayed transitions, a batch of its own steps, or one number per perturbed policy."""
+TD_ERROR = "td_error"
+"""The term of an update by which a learner tells replay with priorities the error of each item; it is not logged."""
 Actions = Literal["discrete", "multi-discrete", "continuous"]
 Observations = Literal["vectors", "frames"]
 
@@ -78,8 +81,12 @@ class Learner(NamedTuple):
     """Replay: key, num_envs -> the `mask` to store with the transitions of one step."""
     observe: Callable[[Any, Any], Any] = _as_it_was
     """Replay: state, the transitions of one step -> state; called once a step, before they are stored."""
+    drawing: Drawing = Drawing()
+    """Replay: how batches are drawn; with priorities `update` reports `TD_ERROR`, [batch], beside its terms."""
     prepare: Callable[[Any, int], Any] = _as_gathered
     """Rollout, returns: what was gathered, the number of updates so far -> the batch for `update`; in NumPy."""
+    random_steps: int = 0
+    """Replay of vectors: environment steps at the beginning whose actions are uniformly random, whatever explores."""
     experience: ExperienceKind = "replay"
     """What it learns from; registration sets it."""
     made_by: Callable[..., Any] | None = None
@@ -116,7 +123,19 @@ class AgentEntry:
     @property
     def explorations(self) -> list[str]:
         """The names of the explorations that fit."""
-        return explorations_for(self.policy) if self.explores else ["none"]
+        names = explorations_for(self.policy) if self.explores else ["none"]
+        return [name for name in names if self._fits(self.exploration_type(name))]
+
+    def _fits(self, exploration: type[Exploration]) -> bool:
+        """Whether the exploration can act for this agent: on its policy, and with settings that the agent has."""
+        if not self.explores:
+            return exploration.kind == "none"
+        own = {field.name for field in dataclasses.fields(self.config)}
+        return self.policy in exploration.policies and set(exploration.agent_settings) <= own
+
+    def settings_for(self, exploration: type[Exploration]) -> dict[str, Any]:
+        """The settings of the agent that an exploration which fits asks for."""
+        return dict(exploration.agent_settings) if self._fits(exploration) else {}
 
     def exploration_type(self, kind: str) -> type[Exploration]:
         """The exploration of that name for the type of the agent's policy, or UsageError with those that fit."""
@@ -126,12 +145,14 @@ class AgentEntry:
 
     def check_exploration(self, exploration: Exploration) -> None:
         """Raises UsageError if the exploration cannot act for this agent."""
-        fits = self.policy in exploration.policies if self.explores else exploration.kind == "none"
-        if fits:
+        if self._fits(type(exploration)):
             return
         nature = f"actions are {' or '.join(self.actions)}"
         if self.experience == "rollout":
             nature = "policy is stochastic"
+        lacking = set(exploration.agent_settings) - {field.name for field in dataclasses.fields(self.config)}
+        if lacking:
+            nature = f"settings lack {', '.join(lacking)}"
         if not self.explores:
             nature = "own perturbations explore"
         if exploration.kind in self.explorations:

@@ -256,6 +256,7 @@ def _layers(network: Network) -> tuple[Weighted, ...]:
     """The layers that have weights, from the first to the output."""
     if isinstance(network, MLP):
         return network.layers
+    assert isinstance(network.head, MLP)
     return (*network.convolutions.layers, *network.head.layers)
 
 

@@ -79,16 +79,35 @@ class QLearningState(NamedTuple):
     optimizer: Any
     updates: Array
     """Train steps so far."""
+    key: Array | None = None
+    """Decides the noise of train steps, where layers are noisy."""
 
 
-def init_state(config: QLearningConfig, network: Any) -> QLearningState:
+def init_state(config: QLearningConfig, network: Any, key: Array | None = None) -> QLearningState:
     """The state around a fresh network."""
-    return QLearningState(network, network, _optimizer(config).init(network), jnp.int32(0))
+    return QLearningState(network, network, _optimizer(config).init(network), jnp.int32(0), key)
 
 
-def td_target(reward: Array, terminated: Array, next_value: Array, gamma: float) -> Array:
+def td_target(reward: Array, terminated: Array, next_value: Array, gamma: Array | float) -> Array:
     """The target r + gamma * V(s'), or r alone where the task ended; at a truncated end the value is bootstrapped."""
     return reward + gamma * jnp.where(terminated, 0.0, next_value)
+
+
+def n_step_return(rewards: Array, num_steps: Array, gamma: float) -> tuple[Array, Array]:
+    """The sum of gamma^i r_i over the steps of each item, and the discount gamma^steps of what follows them.
+
+    Args:
+        rewards: [batch, n_step], 0 after an item's last step.
+        num_steps: of each item, [batch].
+        gamma: the discount of one step.
+    """
+    powers = gamma ** jnp.arange(rewards.shape[1])
+    return jnp.sum(powers * rewards, axis=1), gamma**num_steps
+
+
+def importance_weights(probability: Array, beta: Array | float) -> Array:
+    """What undoes the bias of draws by priority, (N p)^-beta over the largest in the batch (Schaul et al. 2016)."""
+    return (jnp.min(probability) / probability) ** beta  # N is the same for all
 
 
 def apply_gradient(config: QLearningConfig, state: QLearningState, gradient: Any) -> QLearningState:
@@ -98,7 +117,7 @@ def apply_gradient(config: QLearningConfig, state: QLearningState, gradient: Any
     updates = state.updates + 1
     copy = updates % config.target_period == 0
     target = jax.tree.map(lambda new, old: jnp.where(copy, new, old), network, state.target)
-    return QLearningState(network, target, optimizer, updates)
+    return QLearningState(network, target, optimizer, updates, state.key)
 
 
 def _optimizer(config: QLearningConfig) -> optax.GradientTransformation:

@@ -3,7 +3,7 @@
 One file per family; each registers its ids, its help lines and its presets where it defines them.
 """
 
-from paramnoise.envs import atari, chain, classic, continuous
+from paramnoise.envs import atari, chain, classic, continuous, gymnax
 from paramnoise.envs.actions import environment_actions
 from paramnoise.envs.base import (
     AgentPreset,
@@ -34,6 +34,7 @@ __all__ = [
     "env_name",
     "env_source",
     "environment_actions",
+    "gymnax",
     "known_kwargs",
     "preset",
     "register_env",

@@ -27,7 +27,7 @@ def with_agent_actions(env: gym.Env) -> gym.Env:
     """The environment with actions as agents choose them."""
     space = env.action_space
     if isinstance(space, gym.spaces.Box):
-        return _UnitActions(env)
+        return env if _is_unit(space) else _UnitActions(env)
     return _Parts(env) if isinstance(space, _SEVERAL) and len(space.shape) != 1 else env
 
 
@@ -62,6 +62,11 @@ class _UnitActions(gym.ActionWrapper):
     def action(self, action: np.ndarray) -> Any:
         """The action in the environment's units."""
         return self._centre + self._half * action.reshape(self._shape)
+
+
+def _is_unit(space: gym.spaces.Box) -> bool:
+    """Whether actions are vectors in [-1, 1] already: MuJoCo's tasks are spared a call for each step."""
+    return space == gym.spaces.Box(-1.0, 1.0, (math.prod(space.shape),), np.float32)
 
 
 def _centre_and_half(space: gym.spaces.Box) -> tuple[np.ndarray, np.ndarray]:

@@ -178,6 +178,8 @@ class AtariFrames(Environments):
         Emulators cannot be stepped one by one: those with a shorter game idle first and start theirs later, so that
         all arrive together.
         """
+        if (snapshot["actions"] >= self._num_actions).any() or len(snapshot["lengths"]) != self.num_envs:
+            raise UsageError(f"the checkpoint's actions are not those of {self.num_envs} games of {self.name}")
         self._games, self._lengths = snapshot["games"].copy(), snapshot["lengths"].copy()
         self._actions[np.arange(self._max_steps) < self._lengths[:, None]] = snapshot["actions"]
         longest = int(self._lengths.max())

@@ -13,14 +13,14 @@ from gymnasium.envs.registration import find_highest_version
 from gymnasium.vector import VectorEnv
 
 from paramnoise.gymnasium_ids import IDS
-from paramnoise.loops.environments import EnvSource
+from paramnoise.loops.environments import EnvSource, JaxEnv
 
 NAMESPACE = "paramnoise/"
 """Of the environments of this package."""
 
 Settings = Mapping[str, Any]
-EnvLike = str | gym.Env | VectorEnv | Callable[[], gym.Env] | Callable[[], VectorEnv]
-"""What users have: an id or a name, an environment or a vector of them, or a function that makes one."""
+EnvLike = str | gym.Env | VectorEnv | JaxEnv | Callable[[], gym.Env] | Callable[[], VectorEnv]
+"""What users have: an id or a name, an environment or a vector of them, one in JAX, or a function that makes one."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,8 @@ class EnvEntry:
     """What it is listed under."""
     bounds: ReturnBounds | None = None
     """The scale of its return; None: none is known."""
+    functions: Callable[[Settings], JaxEnv] | None = None
+    """From its keywords to the same environment as pure functions in JAX; None: there is none."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,6 +116,7 @@ def register_env(
     preset: PresetOrRule = Preset(),  # noqa: B008  # frozen
     group: str = "registered by plug-ins",
     bounds: ReturnBounds | None = None,
+    functions: Callable[[Settings], JaxEnv] | None = None,
     **gymnasium: Any,
 ) -> None:
     """Makes an environment known by name, with a line of help and a preset.
@@ -125,6 +128,8 @@ def register_env(
         preset: what it is usually run with, or a function from its keywords to that.
         group: what it is listed under.
         bounds: the scale of its return, for numbers over several environments.
+        functions: makes the same environment as pure functions in JAX; agents that learn from replay then train in one
+            compiled program.
         gymnasium: further arguments of `gymnasium.register`, such as `max_episode_steps`.
     """
     if entry_point is not None:
@@ -132,7 +137,7 @@ def register_env(
         if env_id in IDS or env_id in ENVS:
             gym.registry.pop(env_id, None)
         gym.register(env_id, entry_point=entry_point, **gymnasium)
-    ENVS[env_id] = EnvEntry(id=env_id, help=help, preset=preset, group=group, bounds=bounds)
+    ENVS[env_id] = EnvEntry(id=env_id, help=help, preset=preset, group=group, bounds=bounds, functions=functions)
 
 
 def register_family(name: str, **settings: Any) -> None:
@@ -163,6 +168,8 @@ def env_name(env: EnvLike) -> str:
     """A name for logs and directories."""
     if isinstance(env, str):
         return env
+    if isinstance(env, JaxEnv):
+        return env.name
     if isinstance(env, gym.Env | VectorEnv):
         return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     return getattr(env, "__name__", type(env).__name__)

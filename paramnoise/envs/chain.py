@@ -86,6 +86,16 @@ def chain(length: int) -> JaxEnv:
     return JaxEnv(f"Chain-{length}", reset, step, *spaces, max_episode_steps=horizon(length))
 
 
+@functools.lru_cache(maxsize=64)
+def _shared_chain(length: int) -> JaxEnv:
+    return chain(length)
+
+
+def chain_of(env_kwargs: Settings) -> JaxEnv:
+    """The chain of an environment's keywords; one object for each length, so that equal agents share their programs."""
+    return _shared_chain(env_kwargs.get("length", DEFAULT_LENGTH))
+
+
 class ChainEnv(gym.Env[np.ndarray, np.int64]):
     """The chain as a Gymnasium environment: `gymnasium.make("paramnoise/Chain-v0", length=50)`."""
 
@@ -159,5 +169,6 @@ register_env(
     entry_point="paramnoise.envs.chain:ChainEnv",
     help="the chain of the paper (app. A.3); length:N sets its number of states (default 20)",
     preset=chain_preset,
+    functions=chain_of,
     group="Ours (names without namespace and version work too)",
 )

@@ -1,6 +1,6 @@
 """What is checked of an environment when an agent is made: once, on an environment that is made anyway.
 
-Nothing here runs at a step. What does not fit is refused with one line: what was returned, and what the space says.
+What does not fit is refused with one line: what was returned, and what the space says. `checked` looks at each step.
 """
 
 import warnings
@@ -51,11 +51,29 @@ def _check(env: gym.Env | VectorEnv, spaces: Sequence[str]) -> None:
     _warn_of_statistics(env)
 
 
+def fits(space: gym.Space, obs: Any) -> bool:
+    """Whether an observation fits its space, as `misfit` says, without the words."""
+    if parts := parts_of(space):
+        if not isinstance(obs, Mapping if isinstance(space, gym.spaces.Dict) else tuple) or len(obs) != len(parts):
+            return False
+        keys = obs if isinstance(obs, Mapping) else range(len(obs))
+        return all(key in parts and fits(parts[key], obs[key]) for key in keys)
+    if isinstance(space, gym.spaces.Box | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary):
+        try:
+            array = np.asarray(obs)
+        except ValueError:  # rows of several lengths
+            return False
+        return array.shape == space.shape and np.can_cast(array.dtype, space.dtype, "same_kind")
+    return space.contains(obs)
+
+
 def misfit(space: gym.Space, obs: Any, where: str = "") -> str:
     """What is wrong with an observation, in words; nothing if it fits its space.
 
     A dtype fits if NumPy casts it to the space's without a change of kind: float64 fits float32, and no float an int.
     """
+    if fits(space, obs):
+        return ""
     says = f"but its space{where and ' there'} is {one_line(space)}"
     spaces = parts_of(space)
     if spaces:
@@ -71,10 +89,9 @@ def misfit(space: gym.Space, obs: Any, where: str = "") -> str:
             array = np.asarray(obs)
         except ValueError:  # rows of several lengths
             array = np.empty((), object)
-        fits = array.shape == space.shape and np.can_cast(array.dtype, space.dtype, "same_kind")
         found = brief(obs) if array.dtype == object else f"shape {array.shape} and dtype {array.dtype}"
-        return "" if fits else f"an observation{where} of {found}, {says}"
-    return "" if space.contains(obs) else f"the observation{where} {brief(obs)}, {says}"
+        return f"an observation{where} of {found}, {says}"
+    return f"the observation{where} {brief(obs)}, {says}"
 
 
 def parts_of(space: gym.Space) -> dict[Any, gym.Space]:
@@ -89,7 +106,7 @@ def _warn_of_statistics(env: Any) -> None:
         if isinstance(env, (*_OF_OBSERVATIONS, *_OF_REWARDS)) and env.update_running_mean:
             remedy = "fixed factors do not have this problem (gymnasium's TransformReward)"
             if isinstance(env, _OF_OBSERVATIONS):
-                remedy = "ddpg and es normalise observations inside the agent"
+                remedy = "ddpg, td3, sac and es normalise observations inside the agent"
             warnings.warn(
                 f"{type(env).__name__} keeps statistics of its own: every environment, also of evaluation, gathers "
                 f"them anew, and they are not saved with the agent. Leave it out: {remedy}",

@@ -86,8 +86,25 @@ register_env(
                     "train_every": 64,
                     "train_steps": 64,
                 },
-                explorations={"parameter": {"delta": 0.2}, "gaussian": {"sigma": 0.2}},
-            )
+                explorations={
+                    "parameter": {"delta": 0.2},
+                    "gaussian": {"sigma": 0.2},
+                    "pink": {"horizon": 200},
+                },
+            ),
+            "td3": AgentPreset(
+                settings={"gamma": 0.98},
+                explorations={
+                    "parameter": {"delta": 0.2},
+                    "gaussian": {"sigma": 0.2},
+                    "pink": {"horizon": 200},
+                },
+            ),
+            "sac": AgentPreset(
+                settings={"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "gamma": 0.98},
+                explorations={"parameter": {"delta": 0.2}, "pink": {"horizon": 200}},
+                settings_with={"gsde": {"std_from_features": True}},
+            ),
         },
         run={"steps": 20_000, "eval_every": 2_000},
     ),

@@ -74,16 +74,27 @@ _SPARSE_TASKS = {
 
 
 def _preset(env: str, noise: float, critic_l2: float | None = None) -> Preset:
-    """The paper's settings with a level of noise; the defaults of DDPG and TRPO are its agents."""
+    """The paper's settings with a level of noise; the defaults of DDPG and TRPO are its agents.
+
+    TD3 and SAC, which are younger than the paper, explore at the same level.
+    """
+    horizon = {"horizon": SPARSE_HORIZON if env in SPARSE else 50 if env == "Reacher-v4" else 1_000}
     explorations = {
         "gaussian": {"sigma": noise},
         "ou": {"sigma": noise},
+        "pink": {"sigma": noise, **horizon},
+        "gsde": {"sigma": noise},
         "parameter": {"delta": noise, "adapt_every": 50},
     }
     return Preset(
         agents={
             "ddpg": AgentPreset(
                 settings={} if critic_l2 is None else {"critic_l2": critic_l2}, explorations=explorations
+            ),
+            "td3": AgentPreset(explorations=explorations),
+            "sac": AgentPreset(
+                explorations={"parameter": explorations["parameter"], "pink": horizon},
+                settings_with={"gsde": {"std_from_features": True}},
             ),
             "trpo": AgentPreset(settings={"hidden_sizes": (64, 64)} if env in _LOCOMOTION else {}),
         },

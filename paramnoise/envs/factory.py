@@ -11,12 +11,14 @@ import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
 from paramnoise.envs.actions import with_agent_actions
-from paramnoise.envs.base import EnvLike, env_id, env_name, family_of
+from paramnoise.envs.base import ENVS, EnvLike, env_id, env_name, family_of
+from paramnoise.envs.checked import CheckedEnv
 from paramnoise.envs.checks import check_environment
 from paramnoise.envs.observations import shows_images, with_vector_observations
 from paramnoise.envs.vectors import single_env, user_vector_source
-from paramnoise.loops.environments import EnvSource, MakeEnvs
+from paramnoise.loops.environments import EnvSource, JaxEnv, MakeEnvs
 from paramnoise.loops.frames import GymFrames, GymStacks
+from paramnoise.loops.jax_vector import jax_source
 from paramnoise.loops.vector import make_vector
 from paramnoise.validation import UsageError, brief, one_line
 
@@ -44,11 +46,13 @@ def pixel_env_factory(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None)
 
 
 def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> EnvSource:
-    """How a loop makes an environment, be it one of vectors or of images, Gymnasium's or a family's.
+    """How a loop makes an environment, be it one of vectors or of images, Gymnasium's, a family's, or written in JAX.
 
     Raises:
         UsageError: if the environment cannot be made, or does not keep to its own spaces (`check_environment`).
     """
+    if isinstance(env, JaxEnv):
+        return jax_source(env)
     kwargs = _keywords(env, env_kwargs)
     family = family_of(env_id(env)) if isinstance(env, str) else None
     if family is not None and isinstance(env, str):
@@ -59,7 +63,7 @@ def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Env
     if isinstance(given, VectorEnv):
         one = single_env(given)
         return user_vector_source(given, make, None if one is None else env_source(one))
-    probe = make_unchanged() if make is None else _guarded(_checked_env(given, make))
+    probe = _guarded_env(env, kwargs) if make is None else _guarded(_checked_env(given, make))
     check_environment(probe)
     make_env = env_factory(env, kwargs)
     make_envs: MakeEnvs = functools.partial(make_vector, make_env)
@@ -71,7 +75,10 @@ def env_source(env: EnvLike, env_kwargs: Mapping[str, Any] | None = None) -> Env
         made = with_vector_observations(probe)
     source = EnvSource(make_env, make_envs, made.observation_space, probe.action_space, probe.observation_space)
     made.close()
-    return source
+    entry = ENVS.get(env_id(env)) if isinstance(env, str) else None
+    if entry is None or entry.functions is None:
+        return source
+    return source._replace(functions=entry.functions(kwargs))
 
 
 def _stacks(make_env: Callable[[], gym.Env]) -> gym.Env:
@@ -99,6 +106,10 @@ def _fresh(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
 
 
 def _fresh_unchanged(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
+    return CheckedEnv(_guarded_env(env, kwargs))
+
+
+def _guarded_env(env: EnvLike, kwargs: Mapping[str, Any]) -> gym.Env:
     if isinstance(env, str):
         return _guarded(_make_by_id(env, kwargs))
     return _guarded(_copied(env) if isinstance(env, gym.Env) else _made_by(env))

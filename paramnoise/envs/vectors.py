@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorRewardWrapper, Vect
 
 from paramnoise.envs.actions import environment_actions
 from paramnoise.envs.base import env_name
+from paramnoise.envs.checked import reset_vector, step_vector
 from paramnoise.envs.checks import check_vector
 from paramnoise.envs.observations import flatten_batch, shows_images, vector_space
 from paramnoise.loops.environments import Environments, EnvSource, EnvStep
@@ -56,7 +57,7 @@ class UserVectors(Environments):
         self._seed = self._seed if seeds is None else seeds[0]
         self._ended[:] = False
         shown = [
-            vector.reset(seed=episode_seed(self._seed, number, self._restores))[0]
+            reset_vector(vector, seed=episode_seed(self._seed, number, self._restores))
             for number, vector in enumerate(self._vectors)
         ]
         return np.concatenate(list(map(self._rows, shown)))[: self.num_envs]
@@ -100,7 +101,7 @@ class UserVectors(Environments):
     def _step(self, number: int, vector: VectorEnv) -> tuple[np.ndarray, ...]:
         """Steps one of the vectors: obs, reward, terminated, truncated, starts, skipped, next_obs."""
         here = slice(self._ends[number] - vector.num_envs, self._ends[number])
-        shown, reward, terminated, truncated, info = vector.step(self._actions[here])
+        shown, reward, terminated, truncated, info = step_vector(vector, self._actions[here])
         obs = next_obs = self._rows(shown)
         skipped = self._ended[here].copy()
         terminated, truncated = np.array(terminated, bool) & ~skipped, np.array(truncated, bool) & ~skipped
@@ -111,7 +112,7 @@ class UserVectors(Environments):
             next_obs = obs.copy()
             next_obs[ended] = self._final_rows(info, ended)
         elif ended.any():
-            fresh, _ = vector.reset(options={"reset_mask": ended.copy()})
+            fresh = reset_vector(vector, options={"reset_mask": ended.copy()})
             obs = next_obs.copy()
             obs[ended] = self._rows(fresh)[ended]
         reward = np.where(skipped, 0.0, reward).astype(np.float32)

@@ -15,12 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from paramnoise.experience.replay import Transition
+from paramnoise.experience import priorities as priority_tree
+from paramnoise.experience.priorities import Priorities
+from paramnoise.experience.replay import Drawing, Transition
 from paramnoise.keys import TRAIN, key_at
 from paramnoise.validation import UsageError
 
 STACK = 4
 """Frames that make an observation (app. A.1)."""
+UNIFORM = Drawing()
 
 
 class Slot(NamedTuple):
@@ -43,18 +46,26 @@ class FrameReplay(NamedTuple):
     """Whether a slot holds the last frame of an episode that was cut, and no transition."""
     written: Any
     """Slots ever written, of each environment."""
+    priorities: Priorities | None = None
+    """Of the slots, if draws follow them; those in the host's memory are kept by who draws."""
 
 
 class Drawn(NamedTuple):
     """Drawn transitions, before stacks are put together; arrays with a leading axis of the batch."""
 
     frames: Any
-    """The frames of the stack and the one that followed, uint8[batch, STACK + 1, height, width]."""
+    """The frames of the stack and those that followed, one for each step, uint8[batch, STACK + 1, height, width]."""
     resets: Any
     """Where a game begins among them, bool[batch, STACK + 1]."""
     action: Any
     reward: Any
     terminated: Any
+    num_steps: Any = None
+    """With several steps per item: how many it has; `reward` is then [batch, n_step]."""
+    probability: Any = None
+    """With priorities: that with which it was drawn."""
+    place: Any = None
+    """With priorities: where it is among them."""
 
 
 def resolved_place(replay_on: str) -> str:
@@ -68,7 +79,7 @@ def rows_for(capacity: int, num_envs: int) -> int:
     return max(capacity // num_envs, 1) + STACK + 1
 
 
-def init(capacity: int, slot: Slot) -> FrameReplay:
+def init(capacity: int, slot: Slot, *, prioritized: bool = False) -> FrameReplay:
     """An empty replay for slots like the one given, of which only shape and dtype matter."""
     num_envs = slot.reward.shape[0]
     rows = rows_for(capacity, num_envs)
@@ -76,6 +87,7 @@ def init(capacity: int, slot: Slot) -> FrameReplay:
         jax.tree.map(lambda x: jnp.zeros((rows, *x.shape), x.dtype), slot),
         jnp.zeros((rows, num_envs), bool),
         jnp.zeros(num_envs, jnp.int32),
+        priority_tree.init(rows * num_envs) if prioritized else None,
     )
 
 
@@ -83,10 +95,15 @@ def add(replay: FrameReplay, slot: Slot) -> FrameReplay:
     """Writes a slot of every environment over its oldest."""
     rows, num_envs = replay.is_final.shape
     where = (replay.written % rows, jnp.arange(num_envs))
+    priorities = replay.priorities
+    if priorities is not None:
+        follows_final = replay.is_final[(replay.written - 1) % rows, jnp.arange(num_envs)]
+        priorities = with_slot(priorities, replay.written, follows_final, jnp.ones(num_envs, bool), rows)
     return FrameReplay(
         jax.tree.map(lambda ring, new: ring.at[where].set(new.astype(ring.dtype)), replay.slots, slot),
         replay.is_final.at[where].set(False),
         replay.written + 1,
+        priorities,
     )
 
 
@@ -100,7 +117,25 @@ def add_final(replay: FrameReplay, frame: Array, truncated: Array) -> FrameRepla
         resets=replay.slots.resets.at[where].set(False, mode="drop"),
     )
     is_final = replay.is_final.at[where].set(True, mode="drop")
-    return FrameReplay(slots, is_final, replay.written + truncated)
+    priorities = replay.priorities
+    if priorities is not None:
+        priorities = with_slot(priorities, replay.written, jnp.zeros(num_envs, bool), truncated, rows)
+    return FrameReplay(slots, is_final, replay.written + truncated, priorities)
+
+
+def with_slot(priorities: Priorities, written: Array, follows_final: Array, writes: Array, rows: int) -> Priorities:
+    """The priorities once one more slot is written, in the environments where `writes` is true.
+
+    The slot before it can be drawn from now on, unless it holds a final frame; it itself cannot, and no more can the
+    one whose stack it cuts.
+    """
+    num_envs = written.shape[0]
+    slots = jnp.stack([written - 1, written, written - rows + STACK])
+    new = jnp.where(follows_final, 0.0, priorities.highest)
+    values = jnp.stack([new, jnp.zeros(num_envs), jnp.zeros(num_envs)])
+    places = slots % rows * num_envs + jnp.arange(num_envs)
+    places = jnp.where(writes & (slots >= 0), places, priority_tree.NOWHERE)
+    return priority_tree.set_at(priorities, places.ravel(), values.ravel())
 
 
 def positions(key: Array, step: Array, written: Array, rows: int, count: int) -> tuple[Array, Array]:
@@ -131,44 +166,86 @@ def frames_before(stacks: np.ndarray) -> np.ndarray:
     return np.moveaxis(stacks[:, :-1], 1, 0)
 
 
-def draw(key: Array, step: Array, replay: FrameReplay, count: int) -> Drawn:
-    """Draws transitions uniformly, with replacement; the last one of a cut episode is drawn for its final frame too."""
-    rows = replay.is_final.shape[0]
-    slot, env = positions(key, step, replay.written, rows, count)
-    return _drawn_at(replay, slot, env)
+def draw(
+    key: Array, step: Array, replay: FrameReplay, count: int, n_step: int = 1, batch_size: int | None = None
+) -> Drawn:
+    """Draws items with replacement: by priority if there are any, else uniformly.
+
+    Args:
+        key: the seed's.
+        step: the environment step, which decides the draw with it.
+        replay: what was added.
+        count: how many to draw. Uniform draws take the last transition of a cut episode for its final frame too.
+        n_step: consecutive steps that make an item.
+        batch_size: of the batches that the draws are split into, for draws by priority; None: all are one.
+    """
+    rows, num_envs = replay.is_final.shape
+    if replay.priorities is None:
+        slot, env = positions(key, step, replay.written, rows, count)
+        return _drawn_at(replay, slot, env, n_step)
+    place, probability = draw_places(key, step, replay.priorities, count, batch_size or count)
+    drawn = _drawn_at(replay, place // num_envs, place % num_envs, n_step)
+    return drawn._replace(probability=probability, place=place)
 
 
-def _drawn_at(replay: FrameReplay, slot: Any, env: Any) -> Drawn:
+def draw_places(key: Array, step: Array, priorities: Priorities, count: int, batch_size: int) -> tuple[Array, Array]:
+    """Where `count` draws by priority at a step are, and the probability of each."""
+    return priority_tree.draw(key_at(key, TRAIN, step), priorities, count, batch_size)
+
+
+def _drawn_at(replay: FrameReplay, slot: Any, env: Any, n_step: int = 1) -> Drawn:
     """What is kept in these slots, on the device or in NumPy; for a final frame the transition that led to it."""
     rows = replay.is_final.shape[0]
     slot = slot - replay.is_final[slot % rows, env]
-    span = (slot[:, None] + np.arange(1 - STACK, 2)) % rows
-    slots, here = replay.slots, slot % rows
-    return Drawn(
-        frames=slots.frame[span, env[:, None]],
-        resets=slots.resets[span, env[:, None]],
+    span = (slot[:, None] + np.arange(1 - STACK, n_step + 1)) % rows
+    slots, here, envs = replay.slots, slot % rows, env[:, None]
+    drawn = Drawn(
+        frames=slots.frame[span, envs],
+        resets=slots.resets[span, envs],
         action=slots.action[here, env],
         reward=slots.reward[here, env],
         terminated=slots.terminated[here, env],
+    )
+    if n_step == 1:
+        return drawn
+    taken, after = span[:, STACK - 1 : -1], span[:, STACK:]  # [batch, n_step]: each step, and what it led to
+    is_there = np.arange(1, n_step) < (replay.written[env] - 1 - here)[:, None] % rows  # so is what it led to
+    ends = slots.terminated[taken, envs] | replay.is_final[after, envs] | slots.resets[after, envs]
+    num_steps = 1 + (is_there & ~ends[:, :-1]).cumprod(axis=1).sum(axis=1)
+    last = (slot + num_steps - 1) % rows
+    counts = np.arange(n_step) < num_steps[:, None]
+    return drawn._replace(
+        reward=slots.reward[taken, envs] * counts,
+        terminated=slots.terminated[last, env],
+        num_steps=num_steps.astype(np.int32),
     )
 
 
 def transitions(drawn: Drawn) -> Transition:
     """The batch that a learner takes, with whole stacks."""
+    after, resets = drawn.frames[:, 1:], drawn.resets[:, 1:]
+    if drawn.num_steps is not None:
+        cut = jax.vmap(lambda rows, first: jax.lax.dynamic_slice_in_dim(rows, first - 1, STACK))
+        after, resets = cut(after, drawn.num_steps), cut(resets, drawn.num_steps)
     return Transition(
-        obs=_stacked(drawn.frames[:, :-1], drawn.resets[:, :-1]),
+        obs=_stacked(drawn.frames[:, :STACK], drawn.resets[:, :STACK]),
         action=drawn.action,
         reward=drawn.reward,
-        next_obs=_stacked(drawn.frames[:, 1:], drawn.resets[:, 1:]),
+        next_obs=_stacked(after, resets),
         terminated=drawn.terminated,
+        num_steps=drawn.num_steps,
+        probability=drawn.probability,
     )
 
 
-def blank_transition(stack: Array) -> Transition:
-    """A transition of each environment as a learner takes it, of black stacks."""
+def blank_transition(stack: Array, drawing: Drawing = UNIFORM) -> Transition:
+    """An item of each environment as a learner takes it, of black stacks."""
     num_envs = stack.shape[0]
-    nothing = jnp.zeros(num_envs)
-    return Transition(stack, nothing.astype(jnp.int32), nothing, stack, nothing.astype(bool))
+    nothing, rewards = jnp.zeros(num_envs), jnp.zeros((num_envs, drawing.n_step))
+    blank = Transition(stack, nothing.astype(jnp.int32), nothing, stack, nothing.astype(bool))
+    if drawing.n_step > 1:
+        blank = blank._replace(reward=rewards, num_steps=nothing.astype(jnp.int32))
+    return blank if drawing.alpha is None else blank._replace(probability=nothing)
 
 
 def push(stack: Array, frame: Array, resets: Array) -> Array:
@@ -223,11 +300,21 @@ class HostFrames:
         """Begins in the midst of games, after these frames."""
         self.state.slots.frame[1 - STACK :] = before
 
-    def draw(self, key: np.ndarray, step: np.int32, count: int) -> Drawn:
-        """Draws transitions uniformly, with replacement."""
+    def draw(self, key: np.ndarray, step: np.int32, count: int, n_step: int = 1) -> Drawn:
+        """Draws items uniformly, with replacement."""
         with jax.default_device(self._device):  # the accelerator is busy, and far
             slot, env = map(np.asarray, _positions(key, step, self.state.written, self._rows, count))
-        return _drawn_at(self.state, slot, env)
+        return _drawn_at(self.state, slot, env, n_step)
+
+    def take(self, place: np.ndarray, probability: np.ndarray, n_step: int) -> Drawn:
+        """The items at these places, which were drawn by priority."""
+        num_envs = len(self._envs)
+        drawn = _drawn_at(self.state, place // num_envs, place % num_envs, n_step)
+        return drawn._replace(probability=probability, place=place)
+
+    def follows_final(self, written: np.ndarray) -> np.ndarray:
+        """Whether the slot after those of `written` follows a final frame, bool[num_envs]."""
+        return self.state.is_final[(written - 1) % self._rows, self._envs]
 
     @property
     def _rows(self) -> int:
@@ -264,7 +351,7 @@ def filled_with(replays: FrameReplay, member: int, parts: dict[str, np.ndarray])
     slots, is_final = jax.tree.map(
         lambda old, part: old.at[member, :rows].set(part), replays[:2], (new.slots, new.is_final)
     )
-    return FrameReplay(slots, is_final, replays.written.at[member].set(new.written))
+    return replays._replace(slots=slots, is_final=is_final, written=replays.written.at[member].set(new.written))
 
 
 def _as_replay(parts: dict[str, np.ndarray]) -> FrameReplay:

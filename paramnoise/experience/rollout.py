@@ -117,8 +117,10 @@ class RolloutBuffer:
         self._filled = snapshot["obs"].shape[1]
         for name, rows in self._rows.items():
             rows[:, : self._filled] = snapshot[name]
-        self._num_segments = len(snapshot["offsets"])
-        self._offsets = np.zeros((int(snapshot["capacity"]), self._offsets.shape[1]), np.float32)
+        self._num_segments, capacity = len(snapshot["offsets"]), int(snapshot["capacity"])
+        if capacity > max(FIRST_CAPACITY, 4 * self._rows["reward"].size):  # each step may be a segment, with room
+            raise ValueError(f"a batch of {self._rows['reward'].size} steps has no {capacity} segments")
+        self._offsets = np.zeros((capacity, self._offsets.shape[1]), np.float32)
         self._offsets[: self._num_segments] = snapshot["offsets"]
         self._segment, self._began = snapshot["current"].copy(), snapshot["began"].copy()
 

@@ -5,14 +5,22 @@ knows it. A subclass overrides what it needs; the class itself is the simplest c
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import jax
 import numpy as np
 from jax import Array
 
-from paramnoise.networks.policies import DeterministicPolicy, GreedyPolicy, Policy, StochasticPolicy, VotingPolicy
+from paramnoise.networks.policies import (
+    DRAWN,
+    DeterministicPolicy,
+    GreedyPolicy,
+    Policy,
+    SquashedGaussianPolicy,
+    StochasticPolicy,
+    VotingPolicy,
+)
 from paramnoise.validation import UsageError, lookup
 
 
@@ -51,6 +59,8 @@ class Exploration:
     """The types of policy that the strategy can act on."""
     adapt_every: ClassVar[int] = 0
     """Environment steps between two calls of `adapt`; 0: never. Some strategies have it as a field."""
+    agent_settings: ClassVar[Mapping[str, Any]] = {}
+    """Settings that an agent must have for the strategy, with the values that they get unless others are set."""
     fixes_episodes: ClassVar[bool] = False
     """Whether an episode's behaviour is decided when it begins, whatever is learned meanwhile."""
 
@@ -70,8 +80,7 @@ class Exploration:
     def act(self, key: Array, state: Any, policy: Policy, obs: Array, step: Array) -> tuple[Any, Array]:
         """Chooses the action to execute for each environment's observation, [num_envs, ...]."""
         values = jax.vmap(policy)(obs)
-        is_stochastic = isinstance(policy, StochasticPolicy)
-        return state, policy.random(key, values) if is_stochastic else jax.vmap(policy.greedy)(values)
+        return state, policy.random(key, values) if isinstance(policy, DRAWN) else jax.vmap(policy.greedy)(values)
 
     def adapt(self, key: Array, state: Any, policy: Policy, obs: Array, step: Array) -> Any:
         """Adapts the strategy on a batch of observations: replayed ones, or those of an on-policy batch."""
@@ -191,4 +200,4 @@ def find_exploration(name: str, policy: type) -> type[Exploration]:
 class NoNoise(Exploration):
     """The policy alone: its noise-free action, or a draw from it if it is stochastic."""
 
-    policies: ClassVar[tuple[type, ...]] = (*Exploration.policies, StochasticPolicy)
+    policies: ClassVar[tuple[type, ...]] = (*Exploration.policies, SquashedGaussianPolicy, StochasticPolicy)

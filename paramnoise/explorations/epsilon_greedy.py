@@ -9,7 +9,7 @@ import optax
 from jax import Array
 
 from paramnoise.explorations.base import Exploration, register_exploration
-from paramnoise.networks.policies import GreedyPolicy, Policy, VotingPolicy
+from paramnoise.networks.policies import CONTINUOUS, GreedyPolicy, Policy, VotingPolicy
 from paramnoise.validation import require
 
 
@@ -68,8 +68,12 @@ def check_annealing(config: Annealed) -> None:
 
 
 def mix_in_random(key: Array, policy: Policy, values: Array, actions: Array, epsilon: Array | float) -> Array:
-    """The actions, each replaced by a random one with probability epsilon."""
+    """The actions, each replaced by a uniformly random one with probability epsilon."""
     choice_key, action_key = jax.random.split(key)
     explore = jax.random.bernoulli(choice_key, epsilon, actions.shape[:1])
     explore = explore.reshape((-1,) + (1,) * (actions.ndim - 1))
-    return jnp.where(explore, policy.random(action_key, values).astype(actions.dtype), actions)
+    if isinstance(policy, CONTINUOUS):
+        random = jax.random.uniform(action_key, actions.shape, actions.dtype, -1.0, 1.0)
+    else:
+        random = policy.random(action_key, values).astype(actions.dtype)
+    return jnp.where(explore, random, actions)

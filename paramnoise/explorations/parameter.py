@@ -1,4 +1,4 @@
-"""Adaptive parameter space noise for policies without randomness of their own (sec. 3)."""
+"""Adaptive parameter space noise for off-policy learners (sec. 3)."""
 
 import dataclasses
 from typing import Any, ClassVar, NamedTuple
@@ -13,7 +13,7 @@ from paramnoise import noise as parameter_noise
 from paramnoise import schedules
 from paramnoise.explorations.base import Exploration, HostNoise, HostPolicy, register_exploration
 from paramnoise.explorations.epsilon_greedy import annealed_epsilon, check_annealing, mix_in_random
-from paramnoise.networks.policies import DeterministicPolicy, Policy
+from paramnoise.networks.policies import CONTINUOUS, Policy, SquashedGaussianPolicy
 from paramnoise.validation import require
 
 DEFAULT_RMS_DELTA = 0.2
@@ -37,8 +37,12 @@ class ParameterNoiseState(NamedTuple):
 @register_exploration("parameter")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParameterNoise(Exploration):
-    """Adaptive parameter space noise: a perturbed policy acts for a whole episode (sec. 3)."""
+    """Adaptive parameter space noise: a perturbed policy acts for a whole episode (sec. 3).
 
+    A policy with randomness of its own, SAC's, keeps it: the perturbed policy draws from its own distribution.
+    """
+
+    policies: ClassVar[tuple[type, ...]] = (*Exploration.policies, SquashedGaussianPolicy)
     fixes_episodes: ClassVar[bool] = True
 
     delta: float | str | None = None
@@ -80,7 +84,7 @@ class ParameterNoise(Exploration):
     def init(self, policy: Policy, obs: Array) -> ParameterNoiseState:
         num_envs = obs.shape[0]
         policies = parameter_noise.perturb_each(jax.random.key(0), policy, 0.0, num_envs)
-        nan, sigma = jnp.float32(jnp.nan), self._first_sigma(not isinstance(policy, DeterministicPolicy))
+        nan, sigma = jnp.float32(jnp.nan), self._first_sigma(not isinstance(policy, CONTINUOUS))
         return ParameterNoiseState(
             policies, jnp.zeros(num_envs, jnp.int32), parameter_noise.initial_scale(sigma), nan, nan
         )
@@ -102,7 +106,11 @@ class ParameterNoise(Exploration):
             renew = lambda s: self.begin_episode(age_key, s, policy, old, step)  # noqa: E731
             state = jax.lax.cond(jnp.any(old), renew, lambda s: s, state)
         values = eqx.filter_vmap(lambda perturbed, o: perturbed(o))(state.policies, obs)
-        actions = jax.vmap(policy.greedy)(values)
+        if isinstance(policy, SquashedGaussianPolicy):
+            key, draw_key = jax.random.split(key)
+            actions = policy.random(draw_key, values)
+        else:
+            actions = jax.vmap(policy.greedy)(values)
         if self.epsilon > 0:
             actions = mix_in_random(key, policy, values, actions, self.epsilon)
         return state, actions
@@ -115,7 +123,8 @@ class ParameterNoise(Exploration):
         return state.policies, True
 
     def act_on_host(self, policy: HostPolicy, obs: np.ndarray, noise: HostNoise) -> np.ndarray:
-        return policy.greedy(policy(obs))
+        values = policy(obs)
+        return policy.random(values, noise) if policy.is_stochastic else policy.greedy(values)
 
     def adapt(
         self, key: Array, state: ParameterNoiseState, policy: Policy, obs: Array, step: Array
@@ -134,7 +143,7 @@ class ParameterNoise(Exploration):
         """Delta at an environment step."""
         if self.delta is not None:
             return schedules.at(self.delta, step)
-        if isinstance(policy, DeterministicPolicy):
+        if isinstance(policy, CONTINUOUS):
             return jnp.float32(DEFAULT_RMS_DELTA)
         return parameter_noise.delta_from_epsilon(annealed_epsilon(self, step), num_actions)
 

@@ -96,7 +96,7 @@ def rows(scores: Iterable[Score], methods: Sequence[Method]) -> list[Row]:
 def report(scores: Sequence[Score], methods: Sequence[Method], path: Path) -> None:
     """Prints the table, and writes it to `path` as Markdown."""
     found = rows(scores, methods)
-    header, lines = _header(methods), [_cells(row) for row in found]
+    header, lines = columns_of(methods), [cells_of(row) for row in found]
     # Where a name may be broken: a table has little room for it.
     broken = [name.replace("-greedy", "- greedy").replace("-two-heads", ", two heads") for name in header]
     table = Table(*broken, title="Noise-free scores: median over seeds of an evaluation's median game")
@@ -121,7 +121,8 @@ NOTE = (
 )
 
 
-def _header(methods: Sequence[Method]) -> list[str]:
+def columns_of(methods: Sequence[Method]) -> list[str]:
+    """The names of the table's columns."""
     ours = [f"ours: {method.name}" for method in methods]
     paper = [
         f"paper: ES, {_millions(ES_FRAMES)}",
@@ -131,7 +132,8 @@ def _header(methods: Sequence[Method]) -> list[str]:
     return ["game", "our frames", "seeds", *ours, *paper, "random", "human"]
 
 
-def _cells(row: Row) -> list[str]:
+def cells_of(row: Row) -> list[str]:
+    """A game's row of the table, as text."""
     cut = f" of {_millions(row.last_frames)}" if row.frames < row.last_frames else ""
     counts = sorted({count for count in row.seeds if count})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

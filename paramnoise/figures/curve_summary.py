@@ -71,7 +71,7 @@ def report(points: list[Point], path: Path, subjects: Sequence[str]) -> None:
         print(f"{env}: not compared, since its runs have no evaluation at the same step")
     for subject in subjects:
         for other, estimate in improvements(tasks, subject).items():
-            print(f"{subject} over {other}: probability of improvement {_text(estimate, '.2f')}")
+            print(f"{subject} over {other}: probability of improvement {estimate_text(estimate, '.2f')}")
     write_summary(summaries, path)
     print(path)
 
@@ -119,7 +119,7 @@ def over_tasks(tasks: dict[str, Comparison]) -> dict[str, Estimate]:
     A task's scores are normalised between bounds that are registered with it, so that the number does not depend on
     which runs stand beside each other.
     """
-    scales = _scales(tasks)
+    scales = bounds_of(tasks)
     if len(scales) < 2:
         return {}
     return {
@@ -130,7 +130,7 @@ def over_tasks(tasks: dict[str, Comparison]) -> dict[str, Estimate]:
     }
 
 
-def _scales(tasks: dict[str, Comparison]) -> dict[str, ReturnBounds]:
+def bounds_of(tasks: dict[str, Comparison]) -> dict[str, ReturnBounds]:
     """The bounds of the tasks that all explorations have and whose bounds are known."""
     explorations = {name for task in tasks.values() for name in task.scores}
     shared = [env for env, task in tasks.items() if task.scores.keys() == explorations]
@@ -168,26 +168,27 @@ def _table(summaries: Iterable[Summary], together: dict[str, Estimate]) -> Table
             env_label(row.env),
             row.exploration,
             f"{row.step:,}{cut}",
-            _text(Estimate(row.median, row.q25, row.q75)),
-            _text(Estimate(row.iqm, row.low, row.high)),
+            estimate_text(Estimate(row.median, row.q25, row.q75)),
+            estimate_text(Estimate(row.iqm, row.low, row.high)),
             str(row.seeds),
         )
     table.add_section()
     for exploration, estimate in together.items():
-        table.add_row("all, normalised", exploration, "", "", _text(estimate, ".2f"), "")
+        table.add_row("all, normalised", exploration, "", "", estimate_text(estimate, ".2f"), "")
     return table
 
 
 def _say_scale(tasks: dict[str, Comparison], shown: bool) -> None:
     """Says what 0 and 1 are in the number over tasks, if one is shown, and why a task is not in it."""
-    for env, (low, high, source) in _scales(tasks).items() if shown else ():
+    for env, (low, high, source) in bounds_of(tasks).items() if shown else ():
         print(f"normalised: {env_label(env)} from {low:g} to {high:g} ({source})")
     for env in tasks:
         if return_bounds(env) is None:
             print(f"normalised: without {env_label(env)}, as no bounds of its return are registered")
 
 
-def _text(estimate: Estimate, digits: str = "") -> str:
+def estimate_text(estimate: Estimate, digits: str = "") -> str:
+    """A number with its interval, for people."""
     if math.isnan(estimate.low):
         return f"{format(estimate.value, digits or _digits(estimate.value))} (no interval)"
     value, low, high = (format(number, digits or _digits(number)) for number in estimate)

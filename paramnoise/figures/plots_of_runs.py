@@ -10,8 +10,6 @@ import matplotlib.pyplot as plt
 
 from paramnoise.figures.run_curves import SHOWN, Curve
 
-TITLES = {"eval_return_mean": "noise-free return", "sigma": "sigma", "distance": "distance"}
-
 
 def plot_curves(curves: Sequence[Curve], path: Path) -> None:
     """Writes a picture: a column of panels per environment, a line per config with its median and its quartiles."""
@@ -33,7 +31,7 @@ def plot_curves(curves: Sequence[Curve], path: Path) -> None:
     for axis in axes[-1]:
         axis.set_xlabel("environment steps")
     for axis, column in zip(axes[:, 0], rows, strict=True):
-        axis.set_ylabel(TITLES[column])
+        axis.set_ylabel(SHOWN[column])
     for axis in axes.flat:
         axis.grid(color="0.93")
     handles = {label: plt.Line2D([], [], color=colour) for label, colour in colours.items()}

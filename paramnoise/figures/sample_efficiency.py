@@ -226,14 +226,15 @@ def _table(rows: Iterable[Efficiency]) -> Table:
             f"> {row.within:,}" if math.isinf(row.steps) else f"{row.steps:,.0f}",
             f"{row.reached} of {row.seeds}",
             str(row.touched),
-            _ratio_text(row),
+            ratio_text(row),
             "" if math.isnan(row.common_return) else f"{row.common_return:.4g}",
             f"{row.common_step:,}",
         )
     return table
 
 
-def _ratio_text(row: Efficiency) -> str:
+def ratio_text(row: Efficiency) -> str:
+    """ES's steps over those of an agent, with the side on which it is a bound; empty where it is not known."""
     if row.algorithm == SUBJECT or math.isnan(row.ratio):
         return ""
     side = ("under " if math.isinf(row.steps) else "over ") if row.is_bound else ""

@@ -40,6 +40,20 @@ def estimate_interquartile_mean(tasks: Sequence[np.ndarray], repetitions: int = 
     return _estimate(interquartile_mean(np.concatenate(ordered)), interquartile_mean(resampled), ordered)
 
 
+def estimate_ratio(
+    ours: Sequence[np.ndarray], others: Sequence[np.ndarray], repetitions: int = REPETITIONS, seed: int = 0
+) -> Estimate:
+    """Our interquartile mean of all runs together over that of the others; the interval resamples the seeds of both."""
+    rng = np.random.default_rng(seed)
+    x, y = _ordered(ours), _ordered(others)
+    resampled = [
+        interquartile_mean(np.concatenate([scores[_draw(rng, scores, repetitions)] for scores in side], axis=-1))
+        for side in (x, y)
+    ]
+    value = interquartile_mean(np.concatenate(x)) / interquartile_mean(np.concatenate(y))
+    return _estimate(value, resampled[0] / resampled[1], [*x, *y])
+
+
 def probability_of_improvement(
     ours: Sequence[np.ndarray], others: Sequence[np.ndarray], repetitions: int = REPETITIONS, seed: int = 0
 ) -> Estimate:

@@ -43,8 +43,9 @@ class LoopState(NamedTuple):
 
 
 # Under vmap over seeds these stay one number for all, so that writes into replay stay slices and branches branches.
-_AXES: Any = LoopState(*[0] * len(LoopState._fields))._replace(  # type: ignore[arg-type]
-    train=TrainState(learner=0, exploration=0, experience=Replay(data=0, added=None), losses=0, key=0, step=None)  # type: ignore[arg-type]
+_REPLAY: Any = Replay(data=0, added=None, priorities=0)  # type: ignore[arg-type]
+AXES: Any = LoopState(*[0] * len(LoopState._fields))._replace(  # type: ignore[arg-type]
+    train=TrainState(learner=0, exploration=0, experience=_REPLAY, losses=0, key=0, step=None)  # type: ignore[arg-type]
 )
 
 
@@ -76,18 +77,16 @@ class CompiledLoop:
             terminal_time_limits: whether training takes a time limit for an end of the task.
         """
         self.learner = learner
-        if terminal_time_limits:
-            step = env.step
-            env = env._replace(step=lambda *args: with_terminal_limits(step(*args)))
-        init = functools.partial(_init, learner, exploration, env, num_envs)
+        env = for_training(env, terminal_time_limits)
+        first = functools.partial(init, learner, exploration, env, num_envs)
         keys = jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
-        self.state: LoopState = jax.jit(jax.vmap(init, out_axes=_AXES))(keys)
+        self.state: LoopState = jax.jit(jax.vmap(first, out_axes=AXES))(keys)
         epoch_steps = max(eval_every // num_envs, 1)
         epoch = functools.partial(_epoch, learner, exploration, env, epoch_steps, eval_episodes)
 
         def call(evaluations: int, state: LoopState) -> tuple[LoopState, dict[str, Array]]:
             several = lambda s: jax.lax.scan(lambda carry, _: epoch(carry), s, length=evaluations)  # noqa: E731
-            return jax.vmap(several, in_axes=(_AXES,), out_axes=(_AXES, 1), axis_name=SEEDS)(state)
+            return jax.vmap(several, in_axes=(AXES,), out_axes=(AXES, 1), axis_name=SEEDS)(state)
 
         self._call = jax.jit(call, static_argnums=0, donate_argnums=1)
 
@@ -107,9 +106,17 @@ class CompiledLoop:
         return self.learner.policy(steps.at_member(self.state.train.learner, member))
 
 
-def _init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int, key: Array) -> LoopState:
+def for_training(env: JaxEnv, terminal_time_limits: bool) -> JaxEnv:
+    """The environment as training sees it: with `terminal_time_limits` a time limit is an end of the task."""
+    if not terminal_time_limits:
+        return env
+    return env._replace(step=lambda *args: with_terminal_limits(env.step(*args)))
+
+
+def init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int, key: Array) -> LoopState:
+    """The state of one seed before its first step."""
     env_keys = jax.random.split(jax.random.fold_in(key, ENVIRONMENT), num_envs)
-    obs, env_state = jax.vmap(env.reset)(env_keys)
+    obs, env_state = jax.tree.map(_strongly_typed, jax.vmap(env.reset)(env_keys))
     return LoopState(
         train=steps.init_with_replay(learner, exploration, key, obs),
         obs=obs,
@@ -126,8 +133,7 @@ def _epoch(
     learner: Learner, exploration: Exploration, env: JaxEnv, epoch_steps: int, eval_episodes: int, state: LoopState
 ) -> tuple[LoopState, dict[str, Array]]:
     """Trains for some steps of every environment, then evaluates."""
-    step = functools.partial(_step, learner, exploration, env)
-    state = jax.lax.fori_loop(0, epoch_steps, lambda _, s: step(s), state)
+    state = advance(learner, exploration, env, state, epoch_steps)
     key = key_for(state.train, EVALUATE)
     returns = evaluate(learner.policy(state.train.learner), env, key, eval_episodes)
     training, reported = steps.report(exploration, state.train)
@@ -143,16 +149,29 @@ def _epoch(
     return state._replace(train=training, **fresh), row
 
 
+def advance(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState, count: Array | int) -> LoopState:
+    """So many steps of every environment, with all the learning that is due."""
+    return jax.lax.fori_loop(0, count, lambda _, s: _step(learner, exploration, env, s), state)
+
+
+def _strongly_typed(leaf: Array) -> Array:
+    """The array with a dtype that a number in Python does not have: a loop's state keeps its types."""
+    return jax.lax.convert_element_type(leaf, leaf.dtype)
+
+
 def _step(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState) -> LoopState:
     """One step of every environment, and the learning that follows it."""
     training = state.train
     behaviour = Behaviour(training.exploration, learner.policy(training.learner), training.key, training.step)
     explored, actions = steps.begin_and_act(exploration, behaviour, state.obs, state.starts, SEEDS)
+    actions = steps.random_at_first(learner, training.key, training.step, actions)
     training = training._replace(exploration=explored)
     keys = jax.random.split(key_for(training, ENVIRONMENT), actions.shape[0])
     after, obs, env_state = jax.vmap(functools.partial(step_and_reset, env))(keys, state.env_state, actions)
     # The stored next observation is the one the action led to, never the reset's.
     batch = Transition(state.obs, actions, after.reward, after.obs, after.terminated)
+    if learner.drawing.n_step > 1:
+        batch = batch._replace(starts=state.starts)
     training = steps.learn(learner, exploration, training, batch)
     ended = after.terminated | after.truncated
     returns = state.running_return + after.reward

@@ -45,7 +45,7 @@ class Environments(abc.ABC):
     skips: bool = False
     """Whether a step may be skipped by some of them, to start their next episodes."""
     replays: bool = True
-    """Whether `restore` brings back the episodes that were saved; else it starts new ones."""
+    """Whether the last `restore` brought back the episodes that were saved; else it started new ones."""
 
     @abc.abstractmethod
     def restart(self, seeds: Sequence[int] | None = None) -> np.ndarray:
@@ -99,6 +99,8 @@ class EnvSource(NamedTuple):
     """What the environment itself shows, where an agent sees something else."""
     num_envs: int | None = None
     """How many train together, where that is not for the loop to choose."""
+    functions: "JaxEnv | None" = None
+    """The environment as pure functions, if it is written in JAX: training can then be one compiled program."""
 
 
 class JaxStep(NamedTuple):

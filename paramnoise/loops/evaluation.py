@@ -45,20 +45,21 @@ class Progress:
         self.on_episode: Callable[[EndedEpisode], None] | None = None
         """Who hears of episodes of the first seed as they end."""
         self._running = np.zeros(len(seeds) * num_envs)
-        self._lengths = np.zeros(len(seeds) * num_envs, np.int64)
+        self._time = 0
+        self._began = np.zeros(len(seeds) * num_envs, np.int64)
         self._num_envs = num_envs
 
     def count(self, reward: np.ndarray, resets: np.ndarray) -> bool:
         """Takes note of a step of every environment, and of where an episode, or a game, ended; whether one did."""
         self._running += reward
-        self._lengths += 1
+        self._time += 1
         ended = bool(resets.any())
         if ended:
             for place in map(int, np.flatnonzero(resets)):
                 member, env = divmod(place, self._num_envs)
-                self.end(member, env, float(self._running[place]), int(self._lengths[place]))
+                self.end(member, env, float(self._running[place]), self._time - int(self._began[place]))
             self._running[resets] = 0.0
-            self._lengths[resets] = 0
+            self._began[resets] = self._time
         return ended
 
     def end(self, member: int, env: int, episode_return: float, length: int) -> None:
@@ -72,7 +73,7 @@ class Progress:
         """What there is of one seed, the step apart."""
         return {
             "running_return": self._running[self._part(member)].copy(),
-            "running_length": self._lengths[self._part(member)].copy(),
+            "running_length": self._time - self._began[self._part(member)],
             "ended_returns": np.array(self.ended[member]),
             "episodes": np.array(self.episodes[member]),
         }
@@ -80,13 +81,14 @@ class Progress:
     def restore(self, member: int, parts: Mapping[str, np.ndarray]) -> None:
         """Goes back to a snapshot."""
         self._running[self._part(member)] = parts["running_return"]
-        self._lengths[self._part(member)] = parts.get("running_length", 0)  # a checkpoint of 0.2.0 does not know it
+        lengths = parts.get("running_length", 0)  # a checkpoint of 0.2.0 does not know it
+        self._began[self._part(member)] = self._time - lengths
         self.ended[member] = parts["ended_returns"].tolist()
         self.episodes[member] = int(parts["episodes"])
 
     def drop_running(self, member: int) -> None:
         """Forgets the episodes that were running, in whose place others start."""
-        self._running[self._part(member)] = 0.0
+        self._running[self._part(member)], self._began[self._part(member)] = 0.0, self._time
 
     def _part(self, member: int) -> slice:
         return slice(member * self._num_envs, (member + 1) * self._num_envs)
@@ -126,7 +128,7 @@ class Evaluator:
             self._envs, self._made_for = self._make_envs(seeds, episodes, trains=False), shape
         leaves, structure = jax.tree.flatten(policies)
         act = functools.partial(_noise_free, leaves, structure, has_axis)
-        return first_returns(act, self._envs, seeds, shape, self._max_steps, watch)
+        return first_returns(act, self._envs, seeds, shape, self._max_steps, watch, has_axis)
 
     def close(self) -> None:
         """Closes the environments."""
@@ -142,8 +144,12 @@ def first_returns(
     shape: tuple[int, int],
     max_steps: int,
     watch: Watch | None = None,
+    has_axis: bool = False,
 ) -> np.ndarray:
-    """The return of the first episode, or of its first `max_steps` steps, in each environment, of a given shape."""
+    """The return of the first episode, or of its first `max_steps` steps, in each environment, of a given shape.
+
+    With `has_axis` what `act` takes and returns has axes of seeds and episodes, as frames have in any case.
+    """
     obs, resets = envs.restart(seeds), np.ones(envs.num_envs, bool)
     observation = envs.observation_space.shape or ()
     stacks = Stacks((*shape, *observation)) if len(observation) == 3 else None
@@ -154,8 +160,10 @@ def first_returns(
         shown: Any = obs
         if stacks is not None:
             shown = stacks.see(obs.reshape(*shape, *obs.shape[1:]), resets.reshape(shape))
+        elif has_axis:
+            shown = obs.reshape(*shape, *obs.shape[1:])
         actions = np.asarray(act(shown))
-        after = envs.step(actions.reshape(envs.num_envs, *actions.shape[2 if stacks is not None else 1 :]), running)
+        after = envs.step(actions.reshape(envs.num_envs, *actions.shape[2 if has_axis else 1 :]), running)
         returns += np.where(running, after.reward, 0.0)
         running &= ~after.starts
         if not running.any():

@@ -1,18 +1,22 @@
 """The host loop: environments that live outside, such as Gymnasium's, for any agent and any kind of experience.
 
 It decides when to evaluate and what a row of progress holds. A collector steps the environments and lets the agent
-learn: `Stepping`, or `Population` for an agent whose experience is returns.
+learn: `Stepping`, `Inside` where the environment is written in JAX, or `Population` for an agent whose experience is
+returns.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from paramnoise.agents.base import Learner
 from paramnoise.explorations.base import Exploration
 from paramnoise.loops.environments import EnvSource
 from paramnoise.loops.evaluation import EVALUATION_STREAM, EndedEpisode, Evaluator, Progress, Watch, first_columns
+from paramnoise.loops.inside import Inside
 from paramnoise.loops.population import Population
 from paramnoise.loops.step import at_member
 from paramnoise.loops.stepping import Stepping
@@ -28,8 +32,11 @@ class Collector(Protocol):
     def policies(self) -> Policy:
         """The clean policy as learned so far; where agents see frames, with a leading axis of seeds."""
 
-    def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool]) -> bool:
-        """Collects a piece of experience and does the learning that is due; False if it was asked to stop midway."""
+    def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool], until: int) -> bool:
+        """Collects a piece of experience and does the learning that is due; False if it was asked to stop midway.
+
+        `until` is the step of the next row of progress, beyond which no piece should go that can be shorter.
+        """
 
     def columns(self) -> list[dict[str, float]]:
         """What a row shows of learning and exploration, of each seed; means start anew."""
@@ -48,6 +55,11 @@ class Collector(Protocol):
 
     def close(self) -> None:
         """Closes all environments."""
+
+
+def _is_inside(learner: Learner, source: EnvSource) -> bool:
+    """Whether training is one compiled program: the environment is written in JAX, and the agent learns from replay."""
+    return learner.experience == "replay" and source.functions is not None
 
 
 class HostLoop:
@@ -87,9 +99,19 @@ class HostLoop:
         self.source = source
         self._log_every = log_every
         self._evaluator = Evaluator(source.make_envs, eval_max_steps)
-        self._has_axis = learner.spaces.shows_frames
+        self._has_axis = learner.spaces.shows_frames or _is_inside(learner, source)
         self.collector: Collector
-        if learner.experience == "returns":
+        if _is_inside(learner, source):
+            assert source.functions is not None
+            self.collector = Inside(
+                learner,
+                exploration,
+                source.functions,
+                seeds=self.seeds,
+                num_envs=num_envs,
+                terminal_time_limits=terminal_time_limits,
+            )
+        elif learner.experience == "returns":
             self.collector = Population(learner, source.make_env, self.seeds[0], num_envs, eval_max_steps)
         else:
             self.collector = Stepping(
@@ -130,29 +152,41 @@ class HostLoop:
         `log_every`. `on_step` hears the step count as it grows, `on_episode` of the first seed's episodes as they end;
         `should_stop` is asked where a snapshot can be taken.
         """
-        self.collector.progress.on_episode = on_episode
-        while self.step < steps and not should_stop():
-            before = self.step
-            if not self.collector.advance(on_step, should_stop):
+        progress, collector = self.collector.progress, self.collector
+        progress.on_episode = on_episode
+        before, due = progress.step, self._next_row(progress.step, steps, eval_every)
+        while progress.step < steps and not should_stop():
+            if not collector.advance(on_step, should_stop, due):
                 return
-            if self.step // eval_every > before // eval_every or self.step >= steps:
-                yield self._rows(eval_episodes)
-            elif self._log_every is not None and self.step // self._log_every > before // self._log_every:
-                yield self._rows(0)
+            if (step := progress.step) >= due:
+                evaluates = step // eval_every > before // eval_every or step >= steps
+                yield self._rows(eval_episodes if evaluates else 0)
+                before, due = step, self._next_row(step, steps, eval_every)
+
+    def _next_row(self, step: int, steps: int, eval_every: int) -> int:
+        """The first step after `step` at which a row of progress is due."""
+        every = (eval_every,) if self._log_every is None else (eval_every, self._log_every)
+        return min(steps, *((step // each + 1) * each for each in every))
 
     def policy(self, member: int = 0) -> Policy:
         """The clean policy of one of the seeds, as learned so far."""
         policies = self.collector.policies
         return at_member(policies, member) if self._has_axis else policies
 
-    def evaluate(self, episodes: int, seed: int, member: int = 0, watch: Watch | None = None) -> np.ndarray:
+    def evaluate(
+        self, episodes: int, seed: int, member: int = 0, watch: Watch | None = None, policy: Policy | None = None
+    ) -> np.ndarray:
         """The returns of noise-free episodes of one of the seeds, on environments of their own, [episodes].
 
-        `watch` sees what the episodes show, step by step, and which of them go on.
+        `watch` sees what the episodes show, step by step, and which of them go on. `policy` acts in place of the one
+        that was learned, such as a perturbed one.
         """
         own = slice(member * episodes, (member + 1) * episodes)
         watch_own = None if watch is None else lambda shown, running: watch(shown[own], running[own])
-        return self._returns(episodes, [seed] * len(self.seeds), watch_own)[member]
+        policies = policy
+        if policy is not None and self._has_axis:
+            policies = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(self.seeds)), policy)
+        return self._returns(episodes, [seed] * len(self.seeds), watch_own, policies)[member]
 
     def state(self, member: int = 0) -> Any:
         """The state of training of one of the seeds."""
@@ -177,8 +211,10 @@ class HostLoop:
         self.collector.close()
         self._evaluator.close()
 
-    def _returns(self, episodes: int, seeds: Sequence[int], watch: Watch | None = None) -> np.ndarray:
-        policies = self.collector.policies
+    def _returns(
+        self, episodes: int, seeds: Sequence[int], watch: Watch | None = None, policies: Policy | None = None
+    ) -> np.ndarray:
+        policies = self.collector.policies if policies is None else policies
         return self._evaluator.returns(policies, seeds, episodes, has_axis=self._has_axis, watch=watch)
 
     def _rows(self, eval_episodes: int) -> list[dict[str, float]]:

@@ -24,6 +24,7 @@ from paramnoise.loops.step import Losses, TrainState
 from paramnoise.networks.policies import Policy
 from paramnoise.parallel.local_tasks import LocalTasks
 from paramnoise.parallel.ray_cluster import check_installed
+from paramnoise.validation import require_memory
 
 
 class Population:
@@ -42,6 +43,8 @@ class Population:
         self.learner, self._seed = learner, seed
         self._setting = Setting(learner, make_env, seed, num_envs, max_steps)
         self._num_parameters = num_parameters(learner.init)
+        numbers = learner.config.table_size + (learner.config.pairs + 3) * self._num_parameters  # 3: theta and Adam's
+        require_memory(4 * numbers, f"a generation of {learner.config.pairs:,} pairs, with its table of noise,")
         # Where there is no cluster, what was trained on one can still be evaluated.
         self._members: Any = None if learner.config.engine == "ray" else self._make_members()
         self._update = jax.jit(self._updated)
@@ -56,7 +59,7 @@ class Population:
         policy = self.learner.policy(self._state.learner)
         return jax.tree.map(lambda leaf: leaf[None], policy) if self.learner.spaces.shows_frames else policy
 
-    def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool]) -> bool:
+    def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool], until: int) -> bool:
         """One generation, and the update on its returns; if it was asked to stop the generation at hand is dropped."""
         state = jax.device_get(self._state.learner)
         theta = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(state.network)])

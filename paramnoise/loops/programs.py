@@ -19,8 +19,10 @@ from paramnoise.keys import ADAPT, key_at
 from paramnoise.loops import step as steps
 from paramnoise.loops.fast.packing import FlatVectors, Leaves, Packing
 from paramnoise.loops.feeds import Feed
+from paramnoise.loops.sharing import shared
 from paramnoise.loops.step import Behaviour, Losses, TrainState
 from paramnoise.networks.policies import Policy
+from paramnoise.validation import in_units, require_memory
 
 Packed = list[Any]
 News = dict[int, Array]
@@ -65,6 +67,9 @@ class Programs:
             return first(key, jnp.zeros(obs.shape, obs.dtype))
 
         state = jax.eval_shape(init, key)
+        sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)]
+        stored = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state.experience))
+        require_memory((seeds or 1) * sum(sizes), f"the agent, with {in_units(stored)} of replay,")
         self.policy_shape: Any = jax.eval_shape(learner.policy, state.learner)
         self.init = self._over_seeds(init, (0,))
         pack: type[Packing] = FlatVectors if self.is_flat else Leaves
@@ -208,11 +213,6 @@ class Programs:
         return jax.jit(mapped, donate_argnums=donate)
 
 
-MOST_SHARED = 16
-"""Programs of so many settings are kept for the next loop that needs the same."""
-_shared: dict[Hashable, Programs] = {}
-
-
 def shared_programs(
     learner: Learner,
     exploration: Exploration,
@@ -225,15 +225,5 @@ def shared_programs(
 
     They are pure, and compiling them takes longer than many a run. The arguments are those of `Programs`.
     """
-    agent = (learner.made_by, learner.config, learner.spaces, exploration)
-    settings = (*agent, type(feed), feed.settings, obs.shape, str(obs.dtype), seeds)
-    try:
-        programs = _shared.pop(settings, None) if learner.made_by else None
-    except TypeError:  # a user's config that cannot be hashed
-        return Programs(learner, exploration, feed, key, obs, seeds)
-    programs = programs or Programs(learner, exploration, feed, key, obs, seeds)
-    if learner.made_by:
-        _shared[settings] = programs  # the last used is the last to be forgotten
-    while len(_shared) > MOST_SHARED:
-        del _shared[next(iter(_shared))]
-    return programs
+    others = (type(feed), feed.settings, obs.shape, str(obs.dtype), seeds)
+    return shared(learner, exploration, others, lambda: Programs(learner, exploration, feed, key, obs, seeds))

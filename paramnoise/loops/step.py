@@ -12,11 +12,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from paramnoise.agents.base import Learner
+from paramnoise.agents.base import TD_ERROR, Learner
+from paramnoise.experience import priorities as priority_tree
 from paramnoise.experience import replay as replays
+from paramnoise.experience.priorities import Priorities
 from paramnoise.experience.replay import Transition
 from paramnoise.explorations.base import Exploration
-from paramnoise.keys import ACT, ADAPT, ANNOTATE, BEGIN, INIT, TRAIN, key_at
+from paramnoise.keys import ACT, ADAPT, ANNOTATE, BEGIN, INIT, RANDOM, TRAIN, key_at
 from paramnoise.networks.policies import Policy
 
 
@@ -60,6 +62,7 @@ def init(
     """
     state = learner.init(jax.random.fold_in(key, INIT))
     _, terms = jax.eval_shape(learner.update, state, batch)
+    terms.pop(TD_ERROR, None)
     losses = Losses(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), terms), jnp.int32(0))
     explored = exploration.init(learner.policy(state), obs)
     return TrainState(state, explored, experience, losses, key, jnp.int32(0))
@@ -67,8 +70,11 @@ def init(
 
 def init_with_replay(learner: Learner, exploration: Exploration, key: Array, obs: Array) -> TrainState:
     """As `init`, for an agent that learns from replayed transitions, with an empty replay."""
+    config, drawing = learner.config, learner.drawing
     blank = blank_transitions(learner, key, obs)
-    return init(learner, exploration, key, obs, blank, replays.init(learner.config.buffer_size, blank))
+    empty = replays.init(config.buffer_size, blank, prioritized=drawing.alpha is not None)
+    draw = lambda replay: replays.draw(key, replay, config.batch_size, obs.shape[0], drawing)[0]  # noqa: E731
+    return init(learner, exploration, key, obs, jax.eval_shape(draw, empty), empty)
 
 
 def blank_transitions(learner: Learner, key: Array, obs: Array) -> Transition:
@@ -87,6 +93,7 @@ def blank_transitions(learner: Learner, key: Array, obs: Array) -> Transition:
         next_obs=blank,
         terminated=jnp.zeros(num_envs, bool),
         mask=learner.annotate(key, num_envs),
+        starts=jnp.zeros(num_envs, bool) if learner.drawing.n_step > 1 else None,
     )
 
 
@@ -143,6 +150,14 @@ def begin_and_act(
     return act(exploration, state._replace(exploration=explored), obs)
 
 
+def random_at_first(learner: Learner, key: Array, step: Array, actions: Array) -> Array:
+    """The actions, or uniformly random continuous ones in the learner's first `random_steps`."""
+    if not learner.random_steps:
+        return actions
+    random = jax.random.uniform(key_at(key, RANDOM, step), actions.shape, actions.dtype, -1.0, 1.0)
+    return jnp.where(step < learner.random_steps, random, actions)
+
+
 def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: Transition) -> TrainState:
     """Stores the transitions of one step of every environment, then trains and adapts as often as is due."""
     config = learner.config
@@ -151,11 +166,14 @@ def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: 
     before, after = state.step, state.step + num_envs
     replay = replays.add(state.experience, batch)
 
-    def batch_at(i: Array) -> Transition:
-        return replays.sample(jax.random.fold_in(key_for(state, TRAIN), i), replay, config.batch_size)
+    def batch_at(i: Array, priorities: Priorities | None) -> tuple[Transition, Array | None]:
+        key, ring = jax.random.fold_in(key_for(state, TRAIN), i), replay._replace(priorities=priorities)
+        return replays.draw(key, ring, config.batch_size, num_envs, learner.drawing)
 
     due = updates_by(config, after) - updates_by(config, before)
-    agent, losses = train(learner, learner.observe(state.learner, batch), state.losses, batch_at, due)
+    agent = learner.observe(state.learner, batch)
+    agent, losses, priorities = train(learner, agent, state.losses, batch_at, due, replay.priorities)
+    replay = replay._replace(priorities=priorities)
     state = state._replace(learner=agent, losses=losses, experience=replay, step=after)
     if not exploration.adapt_every:
         return state
@@ -170,16 +188,38 @@ def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: 
 
 
 def train(
-    learner: Learner, agent: Any, losses: Losses, batch_at: Callable[[Array], Any], count: Array | int
-) -> tuple[Any, Losses]:
-    """Updates the learner's state on so many batches, and adds up what the updates report."""
+    learner: Learner,
+    agent: Any,
+    losses: Losses,
+    batch_at: Callable[[Array, Priorities | None], tuple[Any, Array | None]],
+    count: Array | int,
+    priorities: Priorities | None = None,
+) -> tuple[Any, Losses, Priorities | None]:
+    """Updates the learner's state on so many batches, and adds up what the updates report.
 
-    def once(i: Array, carry: tuple[Any, Losses]) -> tuple[Any, Losses]:
-        agent, losses = carry
-        agent, terms = learner.update(agent, batch_at(i))
-        return agent, add_terms(losses, terms)
+    Args:
+        learner: the agent.
+        agent: its state.
+        losses: the sums so far.
+        batch_at: the number of a batch, the priorities of now -> the batch, and with priorities where it is from.
+        count: how many batches.
+        priorities: those that batches are drawn by; None: there are none.
 
-    return jax.lax.fori_loop(0, count, once, (agent, losses))
+    Returns:
+        The state of the learner, the losses and the priorities after.
+    """
+
+    def once(i: Array, carry: tuple[Any, Losses, Priorities | None]) -> tuple[Any, Losses, Priorities | None]:
+        agent, losses, priorities = carry
+        batch, places = batch_at(i, priorities)
+        agent, terms = learner.update(agent, batch)
+        if priorities is not None:
+            assert places is not None
+            assert learner.drawing.alpha is not None
+            priorities = priority_tree.update(priorities, places, terms.pop(TD_ERROR), learner.drawing.alpha)
+        return agent, add_terms(losses, terms), priorities
+
+    return jax.lax.fori_loop(0, count, once, (agent, losses, priorities))
 
 
 def add_terms(losses: Losses, terms: dict[str, Array]) -> Losses:

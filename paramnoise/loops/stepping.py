@@ -15,7 +15,7 @@ import numpy as np
 from paramnoise.agents.base import Learner
 from paramnoise.experience.frames import resolved_place
 from paramnoise.explorations.base import Exploration
-from paramnoise.keys import ACT
+from paramnoise.keys import ACT, RANDOM
 from paramnoise.loops.environments import EnvSource, EnvStep, with_terminal_limits
 from paramnoise.loops.evaluation import Progress
 from paramnoise.loops.fast.host_actor import BLOCK, HostActor
@@ -72,6 +72,8 @@ class Stepping:
         fits = not self._shows_frames and HostActor.fits(exploration, self._programs.policy_shape)
         block = self._feed.block or BLOCK
         self._actor = HostActor(exploration, self.seeds[0], num_envs, block) if fits else None
+        if self._actor is not None and exploration.fixes_episodes and not overlap:
+            self._feed.hold()  # nothing that is learned is acted on before the next episode
         self._learning = Learning(
             self._programs, self._feed, self._key, side_by_side, overlap=overlap, waits=self._actor is not None
         )
@@ -85,11 +87,11 @@ class Stepping:
         if learner.experience == "rollout":
             return RolloutFeed(learner, exploration, self._obs, skips=self._envs.skips)
         if not self._shows_frames:
-            return ReplayFeed(learner, exploration, self._num_envs)
+            return ReplayFeed(learner, exploration, self._num_envs, skips=self._envs.skips)
         keep_freed_memory()
         return FrameFeed(learner, exploration, self.seeds, self._num_envs, on_host=on_host, saves_replay=save_replay)
 
-    def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool]) -> bool:
+    def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool], until: int) -> bool:
         """One step of every environment, and all the learning that is due."""
         feed, progress = self._feed, self.progress
         shown = self._see()
@@ -156,6 +158,8 @@ class Stepping:
         self._loaded_at = -1
         self.progress.step = int(state.step)
         self._turns = self.progress.step // self._num_envs
+        if member == 0:
+            self._obs = self._envs.restore(below("env/", own))
         here = self._part(member)
         self._starts[here], self._resets[here] = own["starts"], own["resets"]
         if not self._envs.replays:
@@ -164,8 +168,6 @@ class Stepping:
         self._any_start = bool(self._starts.any())
         if self._stacks is not None:
             self._stacks.array = self._stacks.array.at[member].set(own["stacks"])
-        if member == 0:
-            self._obs = self._envs.restore(below("env/", own))
         parts = below("feed/", own) | ({"stacks": own["stacks"]} if self._stacks is not None else {})
         self._feed.restore(member, parts, self.progress.step)
 
@@ -196,6 +198,8 @@ class Stepping:
         if self._feed.acts_at_random(step):
             return np.concatenate([self._random_actions(seed) for seed in self.seeds])
         if self._any_start:
+            if self._feed.holds:
+                learning.take_in(step, all_of_it=True)
             self._begin_episodes(np.int32(step))
         if self._any_start or self._feed.begins:
             self._begin_segments()
@@ -210,8 +214,12 @@ class Stepping:
         return actions.reshape(-1, *actions.shape[2:]) if self._shows_frames else actions
 
     def _random_actions(self, seed: int) -> np.ndarray:
-        random = np.random.default_rng((seed, ACT, self.progress.step))
-        return random.integers(0, self.learner.spaces.actions, self._num_envs, dtype=np.int32)
+        """Uniformly random ones of one seed: a function of the seed and the step."""
+        spaces, step = self.learner.spaces, self.progress.step
+        if spaces.is_discrete:
+            return np.random.default_rng((seed, ACT, step)).integers(0, spaces.actions, self._num_envs, dtype=np.int32)
+        draws = np.random.default_rng((seed, RANDOM, step)).random((self._num_envs, spaces.actions), np.float32)
+        return 2 * draws - 1
 
     def _begin_episodes(self, step: np.int32) -> None:
         """Prepares the environments in which an episode starts."""

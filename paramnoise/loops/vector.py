@@ -8,7 +8,10 @@ import jax
 import numpy as np
 
 from paramnoise.loops.environments import Environments, EnvSource, EnvStep
-from paramnoise.validation import RunError, UsageError, require
+from paramnoise.validation import RunError, UsageError, require, warn_in_one_line
+
+MOST_REPLAYED = 100_000
+"""The steps of the longest episode that a snapshot brings back: of a longer one the actions are no longer kept."""
 
 
 class VectorEnv(Environments):
@@ -31,6 +34,8 @@ class VectorEnv(Environments):
         self._places = [(seed, i) for seed in seeds for i in range(num_envs)]
         self._episode = np.zeros(self.num_envs, np.int64)
         self._taken: list[list[np.ndarray]] = [[] for _ in self._envs]
+        self._shown = np.empty(self._shape, self._dtype)
+        self._has_warned = False
         self._actions = np.zeros(0)
         self._where: np.ndarray | None = None
 
@@ -43,6 +48,7 @@ class VectorEnv(Environments):
         obs = np.empty(self._shape, self._dtype)
         for i in range(self.num_envs):
             obs[i] = self._reset(i)
+        self._shown = obs
         return obs
 
     def send(self, actions: np.ndarray, where: np.ndarray | None = None) -> None:
@@ -57,7 +63,8 @@ class VectorEnv(Environments):
         terminated, truncated = np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
         for i, env in enumerate(self._envs):
             if where is None or where[i]:
-                self._taken[i].append(actions[i])
+                if len(self._taken[i]) <= MOST_REPLAYED:  # one more than can be replayed tells a longer episode
+                    self._taken[i].append(actions[i])
                 next_obs[i], reward[i], terminated[i], truncated[i], _ = env.step(actions[i])
         if not (np.isfinite(reward).all() and np.isfinite(next_obs).all()):
             self._refuse(next_obs, reward)
@@ -68,25 +75,62 @@ class VectorEnv(Environments):
             for i in map(int, np.flatnonzero(ended)):
                 self._episode[i] += 1
                 obs[i] = self._reset(i)
+        self._shown = obs
         return EnvStep(obs, reward, terminated, truncated, ended, ended, next_obs)
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """The episode number and the actions so far of every environment."""
-        taken = {f"actions-{i}": np.array(actions) for i, actions in enumerate(self._taken)}
-        return {"episode": self._episode.copy(), **taken}
+        """The episode number, the actions so far and what is shown now, of every environment.
+
+        Of an episode that is too long to be replayed there are no actions; a line says so once.
+        """
+        too_long = [i for i, actions in enumerate(self._taken) if len(actions) > MOST_REPLAYED]
+        if too_long and not self._has_warned:
+            self._has_warned = True
+            warn_in_one_line(
+                f"the episode of environment {too_long[0]} ({self._name}) is longer than {MOST_REPLAYED:,} steps: "
+                "a run resumed from this checkpoint starts another in its place, and does not go on exactly"
+            )
+        taken = {
+            f"actions-{i}": np.array(actions) for i, actions in enumerate(self._taken) if len(actions) <= MOST_REPLAYED
+        }
+        return {"episode": self._episode.copy(), "obs": self._shown.copy(), **taken}
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
-        """Brings every environment back to a snapshot by replaying its episode; returns the observations."""
+        """Brings every environment back to a snapshot by replaying its episode; returns the observations.
+
+        Where an episode cannot be brought back, because it is too long or shows something else than it did, a line
+        says so, `replays` is False, and every environment starts its next episode.
+        """
         if "episode" not in snapshot:
             raise UsageError("the agent was saved with a vector environment of its own: pass one like it (env=)")
         self._episode = snapshot["episode"].copy()
-        obs = np.empty(self._shape, self._dtype)
+        if self._episode.shape != (self.num_envs,):
+            raise UsageError(f"the checkpoint is of {self._episode.size} environments, and here are {self.num_envs}")
+        self._shown, problem = np.empty(self._shape, self._dtype), ""
+        if any(f"actions-{i}" not in snapshot for i in range(self.num_envs)):
+            problem = f"its episode is longer than {MOST_REPLAYED:,} steps"
+        elif not self._replay(snapshot):
+            problem = "its replayed episode shows something else than it did: it does not repeat from its seed"
+        self.replays = not problem
+        if problem:
+            warn_in_one_line(f"{self._name}: {problem}; the run goes on with new episodes, and so not exactly")
+            self._episode += 1
+            for i in range(self.num_envs):
+                self._shown[i] = self._reset(i)
+        return self._shown
+
+    def _replay(self, snapshot: dict[str, np.ndarray]) -> bool:
+        """Replays the episodes of a snapshot; whether they show what they did."""
+        is_over = False
         for i, env in enumerate(self._envs):
-            obs[i] = self._reset(i)
+            self._shown[i] = self._reset(i)
             for action in snapshot[f"actions-{i}"]:
-                obs[i] = env.step(action)[0]
+                self._shown[i], _, terminated, truncated, _ = env.step(action)
                 self._taken[i].append(action)
-        return obs
+                if terminated or truncated:  # the episode that was saved went on
+                    is_over = True
+                    break
+        return not is_over and ("obs" not in snapshot or np.array_equal(self._shown, snapshot["obs"]))
 
     def close(self) -> None:
         """Closes every environment."""
@@ -101,7 +145,13 @@ class VectorEnv(Environments):
         rows = next_obs.reshape(self.num_envs, -1)
         which = int(np.flatnonzero(~np.isfinite(reward) | ~np.isfinite(rows).all(axis=1))[0])
         time = len(self._taken[which])
-        raise RunError(f"environment {which} gave a reward or observation that is not finite, at step {time}")
+        when = f"at step {time}" if time <= MOST_REPLAYED else f"after step {MOST_REPLAYED}"
+        raise RunError(f"environment {which} gave a reward or observation that is not finite, {when}")
+
+    @property
+    def _name(self) -> str:
+        spec = self._envs[0].spec
+        return type(self._envs[0].unwrapped).__name__ if spec is None else spec.id
 
 
 def vector_source(make_env: Callable[[], gym.Env]) -> EnvSource:

@@ -12,23 +12,31 @@ import jax.numpy as jnp
 from jax import Array
 
 from paramnoise.networks.convolutions import Convolutions, Layer, Precision, output_size
-from paramnoise.networks.mlp import MLP
+from paramnoise.networks.mlp import MLP, DuelingMLP
 from paramnoise.networks.normaliser import Normaliser
 
 
 class QNetwork(eqx.Module):
     """Q values, and optionally a separate policy head that learns their greedy action (sec. 4.1)."""
 
-    q: MLP
+    q: MLP | DuelingMLP
     policy: MLP | None
 
-    def __init__(self, sizes: Sequence[int], *, key: Array, policy_head: bool = False, layer_norm: bool = True):
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        key: Array,
+        policy_head: bool = False,
+        layer_norm: bool = True,
+        dueling: bool = False,
+    ):
         """Builds the heads; `sizes` runs from the observation to the number of actions.
 
         The heads share the convolutions of a pixel network; on vectors there are none, so they share nothing.
         """
         q_key, policy_key = jax.random.split(key)
-        self.q = MLP(sizes, key=q_key, layer_norm=layer_norm)
+        self.q = (DuelingMLP if dueling else MLP)(sizes, key=q_key, layer_norm=layer_norm)
         self.policy = MLP(sizes, key=policy_key, layer_norm=layer_norm) if policy_head else None
 
     def values(self, obs: Array) -> Array:
@@ -40,7 +48,7 @@ class QNetwork(eqx.Module):
         return self.values(obs), None if self.policy is None else jax.vmap(self.policy)(obs)
 
     @property
-    def behaviour(self) -> MLP:
+    def behaviour(self) -> MLP | DuelingMLP:
         """The head whose greedy action is the policy, and which parameter noise perturbs."""
         return self.q if self.policy is None else self.policy
 
@@ -49,7 +57,7 @@ class PixelPolicyNetwork(eqx.Module):
     """Convolutions and one head on top; only the head is made of the linear layers that parameter noise perturbs."""
 
     convolutions: Convolutions
-    head: MLP
+    head: MLP | DuelingMLP
 
     def __call__(self, stack: Array) -> Array:
         return self.head(self.convolutions(stack))
@@ -62,7 +70,7 @@ class PixelQNetwork(eqx.Module):
     """
 
     convolutions: Convolutions
-    q: MLP
+    q: MLP | DuelingMLP
     policy: MLP | None
 
     def __init__(
@@ -75,6 +83,7 @@ class PixelQNetwork(eqx.Module):
         key: Array,
         policy_head: bool = False,
         layer_norm: bool = True,
+        dueling: bool = False,
         precision: Precision = "float32",
     ):
         """Builds the network for uint8[frames, height, width]; `precision` is that of the convolutions."""
@@ -82,7 +91,7 @@ class PixelQNetwork(eqx.Module):
         frames, *frame_shape = stack_shape
         sizes = (output_size((frame_shape[0], frame_shape[1]), layers), *hidden_sizes, num_actions)
         self.convolutions = Convolutions(frames, layers, key=convolution_key, precision=precision)
-        self.q = MLP(sizes, key=q_key, layer_norm=layer_norm)
+        self.q = (DuelingMLP if dueling else MLP)(sizes, key=q_key, layer_norm=layer_norm)
         self.policy = MLP(sizes, key=policy_key, layer_norm=layer_norm) if policy_head else None
 
     def values(self, obs: Array) -> Array:
@@ -119,7 +128,14 @@ class BootstrappedQNetwork(eqx.Module):
 
 
 OUTPUT_INIT = 3e-3
-"""The output layers of DDPG start uniform within this, so that first actions and values are near 0."""
+"""The output layers of actors and critics start uniform within this, so that first actions and values are near 0."""
+
+
+def quiet_mlp(sizes: Sequence[int], *, key: Array, layer_norm: bool) -> MLP:
+    """An MLP whose first outputs are near 0."""
+    mlp_key, output_key = jax.random.split(key)
+    mlp = MLP(sizes, key=mlp_key, layer_norm=layer_norm)
+    return eqx.tree_at(lambda m: m.layers[-1], mlp, _small(mlp.layers[-1], output_key))
 
 
 class Actor(eqx.Module):
@@ -137,29 +153,36 @@ class Actor(eqx.Module):
         layer_norm: bool = True,
     ):
         """Builds the layers from the observation to the action."""
-        mlp_key, output_key = jax.random.split(key)
-        mlp = MLP((observation_size, *hidden_sizes, action_size), key=mlp_key, layer_norm=layer_norm)
-        self.mlp = eqx.tree_at(lambda m: m.layers[-1], mlp, _small(mlp.layers[-1], output_key))
+        self.mlp = quiet_mlp((observation_size, *hidden_sizes, action_size), key=key, layer_norm=layer_norm)
 
     def __call__(self, x: Array) -> Array:  # [action_size], in [-1, 1]
         return jnp.tanh(self.mlp(x))
 
+    def features(self, x: Array) -> Array:
+        """The outputs of the last hidden layer."""
+        return self.mlp.features(x)
+
 
 class NormalisedActor(eqx.Module):
-    """An actor together with the statistics that its observations are normalised by."""
+    """An actor, or what SAC has in its place, together with the statistics that its observations are normalised by."""
 
     normaliser: Normaliser
     actor: Callable[[Array], Array]
 
-    def __call__(self, obs: Array) -> Array:  # [action_size], for an observation as the environment shows it
+    def __call__(self, obs: Array) -> Array:  # the actor's output, for an observation as the environment shows it
         return self.actor(self.normaliser(obs))
+
+    def features(self, obs: Array) -> Array:
+        """What the actor says of its last hidden layer, if it does."""
+        return self.actor.features(self.normaliser(obs))  # type: ignore[attr-defined]
 
 
 class Critic(eqx.Module):
-    """Q(s, a), with the action entering at the second hidden layer (app. A.2)."""
+    """Q(s, a), with the action entering at the second hidden layer (app. A.2), or at another."""
 
     layers: tuple[eqx.nn.Linear, ...]
     norms: tuple[eqx.nn.LayerNorm | eqx.nn.Identity, ...]
+    action_layer: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -169,19 +192,21 @@ class Critic(eqx.Module):
         *,
         key: Array,
         layer_norm: bool = True,
+        action_layer: int = 1,
     ):
-        """Builds the layers from the observation to the value."""
+        """Builds the layers from the observation to the value; the action enters at `action_layer`, counted from 0."""
         output_key, *keys = jax.random.split(key, len(hidden_sizes) + 2)
         inputs = [observation_size, *hidden_sizes]
-        inputs[1] += action_size
+        inputs[action_layer] += action_size
         layers = [eqx.nn.Linear(i, o, key=k) for i, o, k in zip(inputs, (*hidden_sizes, 1), keys, strict=True)]
         self.layers = (*layers[:-1], _small(layers[-1], output_key))
         self.norms = tuple(eqx.nn.LayerNorm(size) if layer_norm else eqx.nn.Identity() for size in hidden_sizes)
+        self.action_layer = action_layer
 
     def __call__(self, obs: Array, action: Array) -> Array:  # scalar
         x = obs
         for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=False)):
-            x = jnp.concatenate([x, action]) if i == 1 else x
+            x = jnp.concatenate([x, action]) if i == self.action_layer else x
             x = jax.nn.relu(norm(layer(x)))
         return self.layers[-1](x)[0]
 

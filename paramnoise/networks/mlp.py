@@ -1,9 +1,10 @@
-"""The fully connected network: layer norm before each nonlinearity, and every leaf an array."""
+"""Fully connected networks: layer norm before each nonlinearity, and every leaf an array."""
 
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 
@@ -31,6 +32,35 @@ class MLP(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Array) -> Array:
+        x = self.features(x)
+        return self.layers[-1](x) if len(self.layers) > len(self.norms) else x
+
+    def features(self, x: Array) -> Array:
+        """The outputs of the last hidden layer."""
         for layer, norm in zip(self.layers, self.norms, strict=False):
             x = self.activation(norm(layer(x)))
-        return self.layers[-1](x) if len(self.layers) > len(self.norms) else x
+        return x
+
+
+class DuelingMLP(eqx.Module):
+    """Q(s, a) = V(s) + A(s, a) - mean of A over actions (Wang et al. 2016, eq. 9).
+
+    The two streams have a last hidden layer each, of the same size; the hidden layers before it are shared.
+    """
+
+    torso: MLP
+    value: MLP
+    advantage: MLP
+
+    def __init__(self, sizes: Sequence[int], *, key: Array, layer_norm: bool = True):
+        """Builds the layers between consecutive `sizes`, which run from the input to the number of actions."""
+        torso_key, value_key, advantage_key = jax.random.split(key, 3)
+        shared, own = (sizes[:-2], sizes[-3:-1]) if len(sizes) > 2 else (sizes[:1], sizes[:1])
+        self.torso = MLP(shared, key=torso_key, layer_norm=layer_norm, activate_last=True)
+        self.value = MLP((*own, 1), key=value_key, layer_norm=layer_norm)
+        self.advantage = MLP((*own, sizes[-1]), key=advantage_key, layer_norm=layer_norm)
+
+    def __call__(self, x: Array) -> Array:  # [actions]
+        features = self.torso(x)
+        advantage = self.advantage(features)
+        return self.value(features) + advantage - jnp.mean(advantage)

@@ -89,6 +89,48 @@ class DeterministicPolicy(eqx.Module):
         return rms_distance(values, perturbed_values)
 
 
+LOG_STD_BOUNDS = (-20.0, 2.0)
+"""Log standard deviations before tanh are clipped to these: wider ones put all actions at the bounds."""
+
+
+class SquashedGaussianPolicy(eqx.Module):
+    """Independent Gaussians whose draws go through tanh, so that actions are within bounds (Haarnoja et al. 2018).
+
+    A network gives the means before tanh, and after them the log standard deviations. What is asked of a draw is asked
+    by its standard normal noise: near a bound an action does not tell what it was before tanh.
+    """
+
+    network: Callable[[Array], Array]
+
+    def __call__(self, obs: Array) -> Array:  # [2, dimensions]: mean and log std before tanh
+        mean, log_std = jnp.split(self.network(obs), 2)
+        return jnp.stack([mean, jnp.clip(log_std, *LOG_STD_BOUNDS)])
+
+    def greedy(self, values: Array) -> Array:
+        """The noise-free action: tanh of the mean."""
+        return jnp.tanh(values[..., 0, :])
+
+    def random(self, key: Array, values: Array) -> Array:
+        """An action drawn from the distribution of each row of `values`, [batch, 2, dimensions]."""
+        return self.squash(values, jax.random.normal(key, values[..., 0, :].shape, values.dtype))
+
+    def squash(self, values: Array, noise: Array) -> Array:
+        """The action that standard normal noise, [..., dimensions], leads to."""
+        return jnp.tanh(values[..., 0, :] + jnp.exp(values[..., 1, :]) * noise)
+
+    def log_density(self, values: Array, noise: Array) -> Array:
+        """The log of the density of that action: the Gaussian's, less the log of what tanh stretches by."""
+        mean, log_std = values[..., 0, :], values[..., 1, :]
+        before = mean + jnp.exp(log_std) * noise
+        gaussian = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
+        stretch = 2.0 * (math.log(2.0) - before - jax.nn.softplus(-2.0 * before))  # log(1 - tanh^2), without rounding
+        return jnp.sum(gaussian - stretch, axis=-1)
+
+    def distance(self, values: Array, perturbed_values: Array) -> Array:
+        """The root mean square difference of the noise-free actions, as of a deterministic policy (app. C.2)."""
+        return rms_distance(self.greedy(values), self.greedy(perturbed_values))
+
+
 class StochasticPolicy(eqx.Module):
     """A distribution over actions; `values`, its output for an observation, are the distribution's parameters.
 
@@ -220,7 +262,11 @@ class MultiCategoricalPolicy(CategoricalPolicy):
         return jnp.sum(super().entropy(values), axis=-1)
 
 
-Policy = GreedyPolicy | VotingPolicy | DeterministicPolicy | StochasticPolicy
+Policy = GreedyPolicy | VotingPolicy | DeterministicPolicy | SquashedGaussianPolicy | StochasticPolicy
+DRAWN = (SquashedGaussianPolicy, StochasticPolicy)
+"""The types whose behaviour is a draw from the policy."""
+CONTINUOUS = (DeterministicPolicy, SquashedGaussianPolicy)
+"""The types whose distance is that of continuous actions."""
 
 
 @jax.jit

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from paramnoise.parallel.process import compute_on_cpu, one_line
+from paramnoise.parallel.process import compute_on_cpu, told
 from paramnoise.parallel.worker import Worker, WorkerDied
 from paramnoise.validation import RunError, UsageError
 
@@ -77,7 +77,7 @@ def _answer(worker: Worker) -> Any:
     except WorkerDied as death:
         raise RunError(f"a worker process {death}; --resume goes on from the checkpoint") from None
     if is_error:
-        raise RunError(answer)
+        raise RunError(*answer)
     return answer
 
 
@@ -107,4 +107,4 @@ def _serve(connection: Connection, make: bytes) -> None:
     except (EOFError, BrokenPipeError):
         return
     except Exception as error:
-        connection.send((True, one_line(error)))
+        connection.send((True, told(error)))

@@ -1,6 +1,7 @@
 """What a process sets up for itself: where it computes, with how many threads, where compiled programs are kept."""
 
 import os
+import traceback
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -58,6 +59,13 @@ def use_one_thread() -> None:
     More threads slow small networks down, and take the core on which the environments could step meanwhile.
     """
     os.environ.setdefault("PJRT_NPROC", "1")
+
+
+def told(error: Exception) -> tuple[str, str]:
+    """An error of a worker as `RunError` takes it in another process: its line, and its details or traceback."""
+    if isinstance(error, RunError | UsageError):
+        return one_line(error), getattr(error, "details", "")
+    return one_line(error), "".join(traceback.format_exception(error))
 
 
 def one_line(error: Exception) -> str:

@@ -11,7 +11,7 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from paramnoise.parallel.local_tasks import Work
-from paramnoise.parallel.process import compute_on_cpu, one_line
+from paramnoise.parallel.process import compute_on_cpu, told
 from paramnoise.parallel.ray_cluster import POLL_SECONDS, RETRIES, connect, remote
 from paramnoise.plugins import load_plugins, plugin_names
 from paramnoise.validation import RunError
@@ -78,7 +78,7 @@ class RayTasks:
             self._hire()
             return []
         if is_error:
-            raise RunError(answer)
+            raise RunError(*answer)
         self._idle.append(actor)
         self._deaths.pop(None, None)
         return [] if place is None else [answer]
@@ -133,4 +133,4 @@ class _Worker:
         try:
             return False, self._work(self._message, task)
         except Exception as error:
-            return True, one_line(error)
+            return True, told(error)

@@ -1,12 +1,16 @@
 """A worker process of this machine: how it starts, how it is talked to, how it ends."""
 
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+_OF_A_TERMINAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))
+"""The signals that a terminal sends to all of its processes."""
 
 
 class WorkerDied(Exception):
@@ -19,12 +23,14 @@ class Worker:
     def __init__(self, serve: Callable[..., None], *arguments: Any):
         """Starts a process that calls `serve(connection, *arguments)`, where the connection is its end of the pipe.
 
-        Ctrl-C reaches every process of a terminal, and the worker ignores it: this process decides what to do.
+        Ctrl-C, and the end of a terminal, reach every process of it, and the worker ignores them: this process decides
+        what to do.
         """
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_begin, args=(serve, theirs, arguments), daemon=True)
-        self._process.start()
+        with _held_back():
+            self._process.start()
         theirs.close()  # so that the death of the process ends the pipe
 
     def is_alive(self) -> bool:
@@ -70,9 +76,25 @@ def _cause_of_death(code: int) -> str:
 
 def _begin(serve: Callable[..., None], connection: Any, arguments: tuple[Any, ...]) -> None:
     """What runs in the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _OF_A_TERMINAL:
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_A_TERMINAL)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     serve(connection, *arguments)
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[None]:
+    """Lets signals of the terminal wait; a process that is started here has them wait until it ignores them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_A_TERMINAL)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _die_with_parent() -> None:

@@ -4,19 +4,23 @@ checkpoint/arrays-DIGEST.npz    every array
 checkpoint/checkpoint.json      which file, its SHA-256, and small facts; replaced last, so it names whole arrays
 """
 
+import contextlib
+import errno
 import hashlib
 import importlib.metadata
 import io
 import json
 import os
+import stat
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
+from paramnoise.runs.reading import Header, opened, read_arrays, read_json
 from paramnoise.validation import UsageError
 
 State = TypeVar("State")
@@ -75,16 +79,26 @@ def load(directory: Path, template: State) -> tuple[State, dict[str, np.ndarray]
     data = directory / index["file"]
     if not data.exists():
         raise UsageError(f"checkpoint {directory} is damaged: {data.name} is missing")
-    content = data.read_bytes()
-    if hashlib.sha256(content).hexdigest() != index["sha256"]:
-        raise UsageError(f"checkpoint {directory} is damaged: {data.name} does not match its checksum")
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
-        raise UsageError(f"checkpoint {directory} is damaged: {data.name} cannot be read") from None
+    wanted = {f"state/{name}": leaf for name, leaf in named_leaves(template).items()}
+
+    def check(headers: dict[str, Header]) -> None:
+        for name, leaf in wanted.items():
+            if headers.get(name) != (leaf.shape, leaf.dtype):
+                raise UsageError(f"checkpoint {directory} does not fit its config: {name} differs or is missing")
+
+    with opened(data) as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != index["sha256"]:  # type: ignore[arg-type]
+            raise UsageError(f"checkpoint {directory} is damaged: {data.name} does not match its checksum")
+        try:
+            arrays = read_arrays(file, check)
+        except UsageError:
+            raise
+        except (ValueError, EOFError, NotImplementedError, zipfile.BadZipFile):
+            raise UsageError(f"checkpoint {directory} is damaged: {data.name} cannot be read") from None
     own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
-    return _restore(arrays, template, directory), own, index["facts"]
+    # Copies that XLA owns: the loops donate them, and a borrowed NumPy buffer must not be written to.
+    leaves = [jax.numpy.array(arrays[name]) for name in wanted]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves), own, index["facts"]
 
 
 def facts(directory: Path) -> dict[str, Any]:
@@ -95,13 +109,42 @@ def facts(directory: Path) -> dict[str, Any]:
 def write_atomically(path: Path, write: Callable[[Any], Any]) -> None:
     """Writes a file so that a reader, or a crash, sees the old content or the new, never a part."""
     temporary = temporary_of(path)
-    temporary.unlink(missing_ok=True)  # of a run that was killed; a link is removed, not followed
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o644), "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    _sync_directory(path.parent)
+    with naming(path):
+        _check_replaceable(path)
+        temporary.unlink(missing_ok=True)  # of a run that was killed; a link is removed, not followed
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o644)
+            with os.fdopen(descriptor, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):  # a part of a file on a full disk only keeps it full
+                temporary.unlink(missing_ok=True)
+            raise
+        _sync_directory(path.parent)
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raises OSError if what has a file's name is none, such as a device, which a rename would destroy."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        raise FileExistsError(errno.EEXIST, "it is not a plain file, and is not replaced", str(path))
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Adds a file's name to an error of the operating system that does not tell one, as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def temporary_of(path: Path) -> Path:
@@ -132,27 +175,27 @@ def _read_index(directory: Path) -> dict[str, Any]:
     if not path.exists():
         raise UsageError(f"no checkpoint in {directory}")
     try:
-        index = json.loads(path.read_text())
+        index = read_json(path)
         index = {name: index[name] for name in ("format", "file", "sha256", "facts")} | {
             "made_by": index.get("made_by", "0.1")
         }
-        directory / index["file"]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except KeyError:
         raise UsageError(f"{path} is damaged: it is not a checkpoint's index") from None
     if index["format"] != FORMAT:
         raise UsageError(
             f"checkpoint {directory} was made by paramnoise {index['made_by']} (format {index['format']}), and this "
             f"version reads format {FORMAT} alone: use that version for it, or train anew"
         )
+    if not _is_sound(index):
+        raise UsageError(f"{path} is damaged: it is not a checkpoint's index")
     return index
 
 
-def _restore(arrays: dict[str, np.ndarray], template: State, directory: Path) -> State:
-    wanted = {f"state/{name}": leaf for name, leaf in named_leaves(template).items()}
-    for name, leaf in wanted.items():
-        found = arrays.get(name)
-        if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
-            raise UsageError(f"checkpoint {directory} does not fit its config: {name} differs or is missing")
-    # Copies that XLA owns: the loops donate them, and a borrowed NumPy buffer must not be written to.
-    leaves = [jax.numpy.array(arrays[name]) for name in wanted]
-    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+def _is_sound(index: dict[str, Any]) -> bool:
+    """Whether what an index says is of the types that it should be, and names a file beside it."""
+    name, facts = index["file"], index["facts"]
+    if not (isinstance(name, str) and isinstance(index["sha256"], str) and isinstance(facts, dict)):
+        return False
+    kinds: dict[str, Any] = {"step": int, "wall_time": int | float, "holds_experience": bool, "digests": dict}
+    is_beside = name not in ("", "..") and Path(name).name == name
+    return is_beside and all(isinstance(facts[fact], kind) for fact, kind in kinds.items() if fact in facts)

@@ -10,10 +10,14 @@ from paramnoise.agents.base import AgentEntry, find_agent
 from paramnoise.envs.base import env_id, preset
 from paramnoise.explorations.base import Exploration, is_registered
 from paramnoise.networks.own import OWN_PARTS, described, given_again
-from paramnoise.validation import UsageError, check_types, lookup, require
+from paramnoise.validation import UsageError, check_numbers, check_types, lookup, require
 
 MAY_DIFFER = ("steps", "agent.workers", "agent.engine", "agent.ray_address")
 """The fields of a config that a resumed run may change."""
+MOST_STEPS = 2**31 - 1
+"""Steps are counted in 32 bits on the device."""
+MOST_ENVIRONMENTS = 2**16
+"""Each environment that is stepped, and each episode of an evaluation, is an object of its own in memory."""
 ReplayPlace = Literal["auto", "device", "host"]
 
 
@@ -47,9 +51,11 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         require(0 <= self.seed < 2**31, "seed", self.seed, "at least 0 and below 2^31")
-        for name in ("num_envs", "steps", "eval_every", "eval_episodes", "eval_max_steps"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        require(self.log_every is None or self.log_every >= 1, "log_every", self.log_every, "at least 1")
+        for name in ("num_envs", "steps", "eval_every", "eval_episodes", "eval_max_steps", "log_every"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, name, value, "at least 1")
+            most = MOST_ENVIRONMENTS if name in ("num_envs", "eval_episodes") else MOST_STEPS
+            require(value is None or value <= most, name, value, f"at most {most:,}")
         lookup("replay_on", self.replay_on, dict.fromkeys(get_args(ReplayPlace)))
 
 
@@ -118,13 +124,15 @@ class RunConfig(RunSettings):
         try:
             values = dict(values)
             entry = find_agent(values["algorithm"])
-            agent = entry.config(**given_again(as_tuples(values.pop("agent")), parts or {}))
+            agent = _build(entry.config, given_again(as_tuples(values.pop("agent")), parts or {}), entry.name)
             exploration = dict(values.pop("exploration"))
-            kind = entry.exploration_type(exploration.pop("kind"))
-            return cls(agent=agent, exploration=kind(**exploration), **values)
+            kind = exploration.pop("kind")
+            explored = _build(entry.exploration_type(kind), exploration, f"exploration {kind!r}")
+            check_types(cls, values, "a run")
+            return cls(agent=agent, exploration=explored, **values)
         except UsageError:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise UsageError(f"not a run's config: {type(error).__name__}: {error}") from None
 
 
@@ -138,7 +146,7 @@ def make_config(
     agent: Mapping[str, Any] | None = None,
     **run: Any,
 ) -> RunConfig:
-    """A run's config: the defaults, then the environment's preset, then what the caller set.
+    """A run's config: the defaults, what the exploration asks of the agent, the environment's preset, the caller's.
 
     An exploration that is given as an object is taken as it is; one that is given by name takes the agent's settings
     for it, the preset's and `exploration_settings`.
@@ -149,17 +157,19 @@ def make_config(
     own = known.for_agent(algorithm)
     if isinstance(exploration, Exploration):
         kind, explored = exploration.kind, exploration
+        check_numbers({field.name: getattr(exploration, field.name) for field in dataclasses.fields(exploration)})
     else:
         kind = exploration or entry.default_exploration
         usual = {**entry.exploration_settings.get(kind, {}), **own.explorations.get(kind, {})}
         settings = {**usual, **(exploration_settings or {})}
         explored = _build(entry.exploration_type(kind), settings, f"exploration {kind!r}")
+    asked = entry.settings_for(type(explored))
     check_types(RunConfig, run, "a run")
     return RunConfig(
         algorithm=algorithm,
         env=env,
         env_kwargs=env_kwargs,
-        agent=_build(entry.config, {**own.with_exploration(kind), **(agent or {})}, algorithm),
+        agent=_build(entry.config, {**asked, **own.with_exploration(kind), **(agent or {})}, algorithm),
         exploration=explored,
         **{**known.run, **run},
     )

@@ -16,8 +16,9 @@ from typing import Any
 
 from paramnoise.plugins import loaded_plugins, missing_plugins_hint
 from paramnoise.runs import lock
-from paramnoise.runs.checkpoint import NO_FOLLOW, temporary_of, write_atomically
+from paramnoise.runs.checkpoint import NO_FOLLOW, naming, temporary_of, write_atomically
 from paramnoise.runs.config import MAY_DIFFER, RunConfig
+from paramnoise.runs.reading import read_json, read_text
 from paramnoise.validation import UsageError
 
 FIRST_COLUMNS = (
@@ -30,6 +31,8 @@ FIRST_COLUMNS = (
     "distance",
     "delta",
 )
+TRACEBACK = "traceback.txt"
+"""Where a run that an environment's exception ended keeps its traceback."""
 WALL_CLOCK_COLUMNS = ("steps_per_second", "wall_time")
 """The only columns in which two runs of one seed may differ."""
 
@@ -55,6 +58,7 @@ class RunDirectory:
         A directory with another config is never taken; one with the same config only with `resume`, and then `steps`
         may differ, to go on for longer, as may the number and place of ES's workers, which change no result.
         """
+        self.check_links()
         if self.exists():
             held = self.config()
             differing = {name: values for name, values in differences(held, config).items() if values[0] != values[1]}
@@ -70,6 +74,13 @@ class RunDirectory:
             raise UsageError(f"{self.path} exists, is not empty and is not a run directory")
         elif resume:
             raise UsageError(f"nothing to resume: {self.path} holds no run")
+
+    def check_links(self) -> None:
+        """Raises UsageError if a folder in which a run writes is a link, which would lead it elsewhere."""
+        best = self.path / "best"
+        for folder in (self.checkpoint, best, best / self.checkpoint.name, self.tensorboard):
+            if folder.is_symlink():
+                raise UsageError(f"{folder} is a link, and a run writes in its own directory alone: remove it")
 
     def write_config(self, config: RunConfig) -> None:
         """Writes config.json, making the directory if it is missing."""
@@ -125,11 +136,12 @@ class RunDirectory:
         text = csv_text(_columns(row), [row])
         if self._progress.exists():
             text = text.split("\n", 1)[1]
-        descriptor = os.open(self._progress, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_FOLLOW, 0o644)
-        with os.fdopen(descriptor, "a", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        with naming(self._progress):
+            descriptor = os.open(self._progress, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_FOLLOW, 0o644)
+            with os.fdopen(descriptor, "a", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
 
     def write_rows(self, rows: list[dict[str, Any]]) -> None:
         """Replaces all rows of progress."""
@@ -140,12 +152,14 @@ class RunDirectory:
         """The rows of progress so far, as text; a last line without an end, of a run that was killed, is none."""
         if not self._progress.exists():
             return []
-        whole, _, _ = self._progress.read_text(errors="replace").rpartition("\n")
-        rows = list(csv.DictReader(whole.splitlines()))
+        whole, _, _ = read_text(self._progress).rpartition("\n")
         try:
+            rows = list(csv.DictReader(whole.splitlines()))
             steps = [int(row["step"]) for row in rows]
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, csv.Error):
             raise UsageError(f"{self._progress} is damaged: a row has no step") from None
+        if not all(map(_is_row, rows)):
+            raise UsageError(f"{self._progress} is damaged: a row is not a number for each column")
         if any(later <= earlier for earlier, later in itertools.pairwise(steps)):
             raise UsageError(f"{self._progress} is damaged: its steps do not increase")
         return rows
@@ -163,8 +177,9 @@ class RunDirectory:
                 raise UsageError(f"{self.path / name} is damaged: it is not the one that the checkpoint belongs to")
 
     def forget_after(self, step: int) -> None:
-        """Drops what was written after the checkpoint which a resumed run goes on from: rows, and the summary."""
-        (self.path / "summary.json").unlink(missing_ok=True)
+        """Drops what was written after the checkpoint which a resumed run goes on from: rows, and how it ended."""
+        for name in ("summary.json", TRACEBACK):
+            (self.path / name).unlink(missing_ok=True)
         rows = [row for row in self.rows() if int(row["step"]) <= step]
         if rows:
             self.write_rows(rows)
@@ -174,6 +189,12 @@ class RunDirectory:
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Writes summary.json."""
         self._write_json("summary.json", summary)
+
+    def write_traceback(self, text: str) -> Path:
+        """Writes the traceback of code that is not ours; returns the file."""
+        path = self.path / TRACEBACK
+        write_atomically(path, lambda file: file.write(text.encode(errors="replace")))
+        return path
 
     def summary(self) -> dict[str, Any] | None:
         """What summary.json holds; None if the run never ended."""
@@ -197,13 +218,17 @@ class RunDirectory:
         path = self.path / name
         if not path.exists():
             raise UsageError(f"{self.path} is not a run directory: it has no {name}")
-        try:
-            value = json.loads(path.read_text())
-        except ValueError:
-            raise UsageError(f"{path} is damaged: it is not JSON") from None
-        if not isinstance(value, dict):
-            raise UsageError(f"{path} is damaged: it is not a JSON object")
-        return value
+        return read_json(path)
+
+
+def _is_row(row: dict[Any, Any]) -> bool:
+    """Whether a row has a number, or nothing, in each of its columns, and no further fields."""
+    try:
+        for text in row.values():
+            float("nan" if text == "" else text)
+    except (TypeError, ValueError):
+        return False
+    return None not in row
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:

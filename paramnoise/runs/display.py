@@ -1,6 +1,7 @@
 """Progress of long work: a live bar on a terminal, plain lines elsewhere."""
 
 import contextlib
+import os
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -117,6 +118,9 @@ def describe(row: dict[str, float]) -> str:
     return "  ".join(parts)
 
 
+SHOW_CURSOR = b"\x1b[?25h"
+
+
 class StopFlag:
     """Whether someone asked the work to stop."""
 
@@ -129,13 +133,21 @@ class StopFlag:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[StopFlag]:
-    """Turns the first Ctrl-C or SIGTERM into a flag, so that work can end at a clean place; the second one kills."""
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a flag, so that work can end at a clean place.
+
+    The second one does what it did before: it kills a command, whose checkpoint of before is whole. SIGHUP, which comes
+    when a terminal is closed, is left alone where it is ignored, as under nohup.
+    """
     flag = StopFlag()
-    signals = (signal.SIGINT, signal.SIGTERM)
+    hang_up = getattr(signal, "SIGHUP", None)  # not on every system
+    hangs_up = hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN
+    signals = (signal.SIGINT, signal.SIGTERM, *((hang_up,) if hangs_up else ()))
     before = {number: signal.getsignal(number) for number in signals}
 
     def raise_flag(number: int, frame: FrameType | None) -> None:
         flag.signal = number
+        if os.isatty(1):
+            os.write(1, SHOW_CURSOR)  # a live bar hides it, and after a second signal nobody would show it
         for each in signals:
             signal.signal(each, before[each])
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from paramnoise.envs import EnvLike, env_source
@@ -20,7 +21,7 @@ from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import Bar, StopFlag, bar, describe, stop_on_signals
 from paramnoise.runs.lock import only_writer
 from paramnoise.runs.tensorboard import TensorBoardLog
-from paramnoise.validation import RunError, UsageError, require, require_extra
+from paramnoise.validation import RunError, UsageError, one_line, raised_by, require, require_extra, system_error
 
 BAR_EVERY = 100
 """Steps between moves of the progress bar."""
@@ -46,6 +47,11 @@ class Watcher(Protocol):
         """The signal that asked the run to stop."""
 
 
+LARGE_PRODUCT = 2**23
+"""Multiplications of a layer's product, units x units x batch, from which XLA may have all threads: 256-256 with
+batches of 256 is above it, 64-64 with batches of 128 below."""
+
+
 def set_up_process(config: RunConfig, env: EnvLike) -> None:
     """Keeps compiled programs for the next process, and gives XLA one thread where networks are small.
 
@@ -53,8 +59,15 @@ def set_up_process(config: RunConfig, env: EnvLike) -> None:
     """
     use_compilation_cache()
     shape = getattr(getattr(env, "observation_space", None), "shape", None) or ()
-    if config.made_by.experience == "returns" or not (is_atari(config.env) or len(shape) == 3):
+    is_small = not (is_atari(config.env) or len(shape) == 3 or _has_large_products(config))
+    if config.made_by.experience == "returns" or is_small:
         use_one_thread()  # workers are how a population uses more cores
+
+
+def _has_large_products(config: RunConfig) -> bool:
+    """Whether a train step from replay multiplies matrices that are worth more than one thread."""
+    units, batch = max(getattr(config.agent, "hidden_sizes", ()), default=0), getattr(config.agent, "batch_size", 0)
+    return config.made_by.experience == "replay" and units * units * batch >= LARGE_PRODUCT
 
 
 def make_loop(configs: Sequence[RunConfig], env: EnvLike) -> HostLoop:
@@ -103,7 +116,13 @@ def load_loop(loop: HostLoop, directory: Path, member: int = 0) -> dict[str, Any
         loop.restore_learned(state, member)
         return facts
     state, own, facts = checkpoint.load(directory, template)
-    loop.restore(state, own, member)
+    try:
+        loop.restore(state, own, member)
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, UsageError):
+            raise
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise UsageError(f"checkpoint {directory} does not fit its config: {reason}") from error
     return facts
 
 
@@ -240,10 +259,13 @@ def train(
         if loop.step < config.steps:
             return [each.summarise("interrupted", signal=watcher.signal) for each in files]
         return [each.summarise("finished") for each in files]
-    except RunError as error:
-        for each in files:
-            each.summarise("failed", reason=str(error))
-        raise
+    except (RunError, OSError, jax.errors.JaxRuntimeError) as error:
+        failed = _as_run_error(error)
+        if traceback := _fail(files, failed):
+            failed = RunError(f"{failed} (traceback: {traceback})")
+        if failed is error:
+            raise
+        raise failed from error
     finally:
         for each in files:
             each.close()
@@ -253,6 +275,22 @@ def _save(files: Sequence["RunFiles"]) -> None:
     """Writes a checkpoint of each run; a kill on the way leaves all at the same step, but for an instant."""
     for commit in [each.stage() for each in files]:
         commit()
+
+
+def _as_run_error(error: Exception) -> RunError:
+    """What ends a run as an error of one line: a full disk, or a device without memory, is no fault of the code."""
+    if isinstance(error, RunError):
+        return error
+    return RunError(system_error(error)) if isinstance(error, OSError) else raised_by("JAX", error)
+
+
+def _fail(files: Sequence["RunFiles"], error: RunError) -> Path | None:
+    """Writes down why a run ended, as far as files can be written; returns where a traceback is, if there is one."""
+    traceback = None
+    for each in files:
+        with contextlib.suppress(OSError, UsageError):
+            traceback = each.fail(error) or traceback
+    return traceback
 
 
 @contextlib.contextmanager
@@ -385,6 +423,11 @@ class RunFiles:
         }
         self._directory.write_summary(summary)
         return summary
+
+    def fail(self, error: RunError) -> Path | None:
+        """Writes the summary of a run that cannot go on, and the error's details; returns the file of these."""
+        self.summarise("failed", reason=str(error))
+        return self._directory.write_traceback(error.details) if error.details else None
 
     def close(self) -> None:
         """Ends the files that are kept open."""

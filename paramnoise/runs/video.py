@@ -55,10 +55,20 @@ def rendering_env(env: EnvLike, env_kwargs: Mapping[str, Any]) -> gym.Env:
         raise UsageError(f"{env_name(env)} cannot be filmed: it has no render mode {RENDER_MODE!r}")
     if isinstance(env, str):
         made.close()
-        return env_factory(env, {**env_kwargs, "render_mode": RENDER_MODE})()
+        return _following(env_factory(env, {**env_kwargs, "render_mode": RENDER_MODE})())
     if made.render_mode != RENDER_MODE:
         raise UsageError(f"{env_name(env)} cannot be filmed: make it with render_mode={RENDER_MODE!r}")
     return made
+
+
+def _following(env: gym.Env) -> gym.Env:
+    """The environment, with the camera that its MuJoCo model follows what runs by: Gymnasium's own stands still."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is not None and renderer.camera_id < 0:  # no camera was asked for
+        import mujoco  # an extra
+
+        renderer.camera_id = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
+    return env
 
 
 def record(env: gym.Env, policy: Policy, path: Path, seeds: Sequence[int], max_steps: int) -> list[float]:
@@ -72,13 +82,10 @@ def record(env: gym.Env, policy: Policy, path: Path, seeds: Sequence[int], max_s
         max_steps: steps after which an episode is cut.
     """
     returns: list[float] = []
-    temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
     try:
         frames = _frames(env, policy, seeds, max_steps, returns)
-        _WRITERS[path.suffix](temporary, frames, float(env.metadata.get("render_fps", DEFAULT_FPS)))
-        os.replace(temporary, path)
+        write_video(path, frames, float(env.metadata.get("render_fps", DEFAULT_FPS)))
     finally:
-        temporary.unlink(missing_ok=True)
         env.close()
     return returns
 
@@ -92,13 +99,18 @@ def record_frames(games: HostLoop, path: Path, episodes: int, seed: int) -> list
             films[game].append(shown[game].copy())
 
     scores = games.evaluate(episodes, seed, watch=watch).tolist()
+    write_video(path, map(picture, itertools.chain.from_iterable(films)), FRAMES_FPS)
+    return scores
+
+
+def write_video(path: Path, frames: Frames, fps: float) -> None:
+    """Writes pictures, uint8[height, width, 3], to a file, which is replaced once the video is whole."""
     temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
     try:
-        _WRITERS[path.suffix](temporary, map(picture, itertools.chain.from_iterable(films)), FRAMES_FPS)
+        _WRITERS[path.suffix](temporary, frames, fps)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    return scores
 
 
 def _frames(env: gym.Env, policy: Policy, seeds: Sequence[int], max_steps: int, returns: list[float]) -> Frames:
@@ -106,17 +118,18 @@ def _frames(env: gym.Env, policy: Policy, seeds: Sequence[int], max_steps: int, 
     for seed in seeds:
         returns.append(0.0)
         obs, _ = env.reset(seed=seed)
-        yield _picture(env)
+        yield render(env)
         for _ in range(max_steps):
             (action,) = np.asarray(noise_free_actions(policy, np.asarray(obs, dtype)[None]))
             obs, reward, terminated, truncated, _ = env.step(action)
             returns[-1] += float(reward)
-            yield _picture(env)
+            yield render(env)
             if terminated or truncated:
                 break
 
 
-def _picture(env: gym.Env) -> np.ndarray:
+def render(env: gym.Env) -> np.ndarray:
+    """A picture of the environment, uint8[height, width, 3]; UsageError if it cannot be drawn here."""
     try:
         with warnings.catch_warnings(action="ignore"):
             picture: Any = env.render()

@@ -12,7 +12,7 @@ from paramnoise.agents.base import Spaces
 from paramnoise.explorations.effect import effect
 from paramnoise.loops.frames import Stacks
 from paramnoise.loops.host import HostLoop
-from paramnoise.networks.policies import DeterministicPolicy, GreedyPolicy, Policy, VotingPolicy
+from paramnoise.networks.policies import CONTINUOUS, GreedyPolicy, Policy, VotingPolicy
 from paramnoise.noise import epsilon_from_delta
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
@@ -127,7 +127,7 @@ def visited_states(loop: HostLoop, most: int, seed: int) -> np.ndarray:
 
 
 def _matches(policy: Policy) -> Matched | None:
-    if isinstance(policy, DeterministicPolicy):
+    if isinstance(policy, CONTINUOUS):
         return "Gaussian sigma"
     return "epsilon" if isinstance(policy, GreedyPolicy | VotingPolicy) else None
 

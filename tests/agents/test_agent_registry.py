@@ -12,7 +12,8 @@ from paramnoise.agents import AGENTS, Learner, Spaces, TRPOConfig, find_agent, r
 from paramnoise.networks.policies import GreedyPolicy
 from paramnoise.validation import UsageError
 
-OURS = ("dqn", "bootstrapped-dqn", "ddpg", "ppo", "trpo", "es")  # a plug-in that another test imports may add more
+# A plug-in that another test imports may add more.
+OURS = ("dqn", "bootstrapped-dqn", "ddpg", "td3", "sac", "ppo", "trpo", "es")
 VECTOR, FRAMES = gym.spaces.Box(-1.0, 1.0, (3,), np.float32), gym.spaces.Box(0, 255, (4, 36, 36), np.uint8)
 TWO, TORQUES = gym.spaces.Discrete(2), gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
@@ -48,6 +49,8 @@ def test_every_agent_of_ours_is_registered_with_its_config_and_experience():
         "dqn": (agents.DQNConfig, "replay"),
         "bootstrapped-dqn": (agents.BootstrappedDQNConfig, "replay"),
         "ddpg": (agents.DDPGConfig, "replay"),
+        "td3": (agents.TD3Config, "replay"),
+        "sac": (agents.SACConfig, "replay"),
         "ppo": (agents.PPOConfig, "rollout"),
         "trpo": (agents.TRPOConfig, "rollout"),
         "es": (agents.ESConfig, "returns"),
@@ -61,7 +64,11 @@ def test_a_user_s_own_is_found_by_name_with_what_it_needs():
     register_mine(title="Mine", observations=("vectors", "frames"))
     entry = find_agent("mine")
     assert (entry.title, entry.config, entry.observations) == ("Mine", Config, ("vectors", "frames"))
-    assert entry.explorations == find_agent("dqn").explorations
+    assert entry.explorations == [name for name in find_agent("dqn").explorations if name != "noisy"]
+    with pytest.raises(
+        UsageError, match="'noisy' does not fit mine, whose settings lack noisy_sigma: choose from none"
+    ):
+        entry.check_exploration(pn.NoisyNet())
     assert entry.exploration_type("parameter") is pn.ParameterNoise
 
 
@@ -84,7 +91,7 @@ def test_a_name_that_another_agent_has_is_refused_and_a_definition_anew_is_not()
 
 @pytest.mark.parametrize(("name", "hint"), [("ddgp", "did you mean ddpg"), ("x", "choose from bootstrapped-dqn")])
 def test_an_unknown_name_is_answered_with_the_nearest_and_all(name, hint):
-    with pytest.raises(UsageError, match=f"unknown agent '{name}': {hint}.*es, ppo, trpo"):
+    with pytest.raises(UsageError, match=f"unknown agent '{name}': {hint}.*es, .*trpo"):
         find_agent(name)
 
 

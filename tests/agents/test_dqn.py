@@ -164,3 +164,135 @@ def test_frames_too_small_for_the_convolutions_are_refused():
     with pytest.raises(UsageError, match=r"frames of \(35, 84\) are too small"):
         dqn.make(dqn.DQNConfig(), spaces(4, 35, 84))
     assert dqn.make(dqn.DQNConfig(), spaces(4, 36, 36))
+
+
+def test_dueling_values_are_the_state_s_value_and_advantages_less_their_mean():
+    network = QNetwork((2, 3), key=jax.random.key(0), dueling=True)
+    places = lambda net: [  # noqa: E731
+        part for stream in (net.q.value, net.q.advantage) for part in (stream.layers[0].weight, stream.layers[0].bias)
+    ]
+    advantage = jnp.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
+    network = eqx.tree_at(places, network, [jnp.array([[1.0, 1.0]]), jnp.array([5.0]), advantage, jnp.zeros(3)])
+    # s = (1, 2): V = 8, A = (1, 4, 3), whose mean is 8/3.
+    values, logits = network.heads(jnp.array([[1.0, 2.0]]))
+    np.testing.assert_allclose(values[0], 8 + np.array([1, 4, 3]) - 8 / 3, rtol=1e-6)
+    assert logits is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shared", "stream"),
+    [((3, 8, 6, 4), [(8, 3)], [(6, 8), (4, 6)]), ((3, 8, 4), [], [(8, 3), (4, 8)]), ((3, 4), [], [(4, 3)])],
+)
+def test_the_streams_of_a_dueling_network_share_all_hidden_layers_but_the_last(sizes, shared, stream):
+    network = jax.eval_shape(lambda: QNetwork(sizes, key=jax.random.key(0), dueling=True)).q
+    assert [layer.weight.shape for layer in network.torso.layers] == shared
+    assert len(network.torso.norms) == len(shared)
+    assert [layer.weight.shape for layer in network.advantage.layers] == stream
+    assert [layer.weight.shape for layer in network.value.layers] == [*stream[:-1], (1, stream[-1][1])]
+
+
+def n_step_transition(*rewards, num_steps, **fields):
+    one = transition(**fields)
+    return one._replace(reward=jnp.array(rewards, jnp.float32), num_steps=jnp.int32(num_steps))
+
+
+@pytest.mark.parametrize(
+    ("rewards", "num_steps", "terminated", "settings", "target"),
+    [
+        # Q(s) = (1, 2); Q_target(s') = (3, 2), Q(s') = (1, 4)
+        ((0.5, 0.25, 1.0), 3, False, {}, 0.5 + 0.125 + 0.25 + 0.125 * 3.0),
+        ((0.5, 0.25, 0.0), 2, False, {}, 0.5 + 0.125 + 0.25 * 3.0),  # cut after two steps: bootstrapped there
+        ((0.5, 0.25, 0.0), 2, True, {}, 0.5 + 0.125),
+        ((0.5, 0.25, 1.0), 3, False, {"double_q": True}, 0.5 + 0.125 + 0.25 + 0.125 * 2.0),
+        ((3.0, -7.0, 1.0), 3, True, {"clip_rewards": True}, 1.0 - 0.5 + 0.25),  # each reward, not their sum
+    ],
+)
+def test_the_target_of_several_steps_is_that_by_hand(rewards, num_steps, terminated, settings, target):
+    config = dqn.DQNConfig(gamma=0.5, n_step=3, **settings)
+    networks = linear_network(WEIGHTS), linear_network(TARGET_WEIGHTS)
+    seen = n_step_transition(*rewards, num_steps=num_steps, terminated=terminated)
+    seen = seen._replace(probability=jnp.float32(1.0))  # so that the error is told too
+    np.testing.assert_allclose(losses(config, *networks, seen)["td_error"], target - 1.0, atol=1e-6)
+
+
+def test_the_action_of_double_q_is_the_learned_network_s_and_its_value_the_target_s():
+    config = dqn.DQNConfig(gamma=1.0, double_q=True)
+    seen = transition(reward=0.0)._replace(probability=jnp.float32(1.0))
+    # Q(s') = (1, 4) chooses action 1, whose target value is 2; the target's own choice would be worth 3. Q(s, 0) = 1.
+    terms = losses(config, linear_network(WEIGHTS), linear_network(TARGET_WEIGHTS), seen)
+    np.testing.assert_allclose(terms["td_error"], 2.0 - 1.0)
+
+
+def test_importance_weights_undo_the_probabilities_and_are_at_most_one():
+    probability = jnp.array([0.1, 0.4, 0.2])
+    np.testing.assert_allclose(dqn.importance_weights(probability, 1.0), [1.0, 0.25, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(dqn.importance_weights(probability, 0.5), [1.0, 0.5, np.sqrt(0.5)], rtol=1e-6)
+    np.testing.assert_allclose(dqn.importance_weights(probability, 0.0), 1.0)
+
+
+def test_with_priorities_losses_are_weighted_and_errors_are_not():
+    config = dqn.DQNConfig(gamma=0.5, hidden_sizes=(), batch_size=2, prioritized=True, priority_beta="linear:0.5:1:4")
+    learner = dqn.make(config, spaces(2))
+    state = learner.init(jax.random.key(0))
+    state = state._replace(network=linear_network(WEIGHTS), target=linear_network(TARGET_WEIGHTS), updates=jnp.int32(2))
+    batch = jax.tree.map(lambda *x: jnp.stack(x), transition(action=0), transition(action=1, terminated=True))
+    _, terms = learner.update(state, batch._replace(probability=jnp.array([0.04, 0.01])))
+    weight = 0.25**0.75  # beta is half-way from 0.5 to 1
+    np.testing.assert_allclose(terms["q_loss"], (weight * 0.5 + 1.0) / 2, rtol=1e-5)  # losses 0.5 and 1 as above
+    np.testing.assert_allclose(terms["td_error"], [1.0, -1.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_step": 0}, "n_step must be at least 1, not 0"),
+        ({"priority_alpha": 1.5}, "priority_alpha must be between 0 and 1, not 1.5"),
+        ({"priority_beta": "linear:0:1:5"}, "priority_beta must be above 0"),
+        (
+            {"dueling": True, "network": lambda shape, outputs, key: None},
+            "dueling must be off with a network of one's own",
+        ),
+    ],
+)
+def test_settings_of_the_extensions_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(UsageError, match=message):
+        dqn.DQNConfig(**settings)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """A learner with noisy layers, and its first state."""
+    learner = dqn.make(dqn.DQNConfig(hidden_sizes=(), noisy_sigma=0.5, double_q=True, target_every=1), spaces(2))
+    return jax.jit(learner.update), learner, learner.init(jax.random.PRNGKey(0))
+
+
+def test_train_steps_draw_noise_by_their_number_and_learn_its_scale(noisy):
+    update, learner, state = noisy
+    batch = jax.tree.map(lambda x: x[None], transition())
+    after, terms = update(state, batch)
+    assert terms["noise_scale"] == pytest.approx(0.5)
+    again, _ = update(state, batch)
+    assert eqx.tree_equal(after, again)
+    _, later = update(state._replace(updates=jnp.int32(1)), batch)
+    assert later["q_loss"] != terms["q_loss"]
+    before, now = (s.network.q.layers[0] for s in (state, after))
+    assert np.any(before.weight_sigma != now.weight_sigma)
+    assert np.any(before.bias_sigma != now.bias_sigma)
+    obs = jnp.ones(2)
+    np.testing.assert_array_equal(learner.policy(after)(obs), now.mean(obs))  # evaluation takes the means
+
+
+def test_the_learned_network_its_choice_and_the_target_have_noise_of_their_own(noisy):
+    update, learner, state = noisy
+    batch = jax.tree.map(lambda x: x[None], transition())
+    keys = jax.random.split(jax.random.fold_in(state.key, state.updates), 3)
+    online, target, chooser = (dqn.draw_noise(key, state.network) for key in keys)
+    expected = dqn.losses(learner.config, online, target, batch, chooser)["q_loss"][0]
+    assert update(state, batch)[1]["q_loss"] == pytest.approx(float(expected), rel=1e-5)
+    values = [network.values(batch.next_obs)[0, 0] for network in (online, target, chooser)]
+    assert len({float(value) for value in values}) == 3
+
+
+def test_without_noisy_layers_a_learner_draws_nothing():
+    state = jax.eval_shape(dqn.make(dqn.DQNConfig(hidden_sizes=()), spaces(2)).init, jax.random.PRNGKey(0))
+    assert state.key is None

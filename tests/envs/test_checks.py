@@ -113,7 +113,7 @@ def test_an_environment_that_cannot_be_copied_gets_the_remedy():
 @pytest.mark.parametrize(
     ("wrapper", "remedy"),
     [
-        (gym.wrappers.NormalizeObservation, "ddpg and es normalise observations inside the agent"),
+        (gym.wrappers.NormalizeObservation, "ddpg, td3, sac and es normalise observations inside the agent"),
         (gym.wrappers.NormalizeReward, "TransformReward"),
     ],
 )

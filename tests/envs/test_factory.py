@@ -64,7 +64,7 @@ def test_a_function_is_called_each_time():
         return made[-1]
 
     build = env_factory(make)
-    assert [build(), build()] == made
+    assert [build().env, build().env] == made
 
 
 def test_a_vector_observation_is_left_as_it_is():

@@ -167,12 +167,82 @@ def test_host_and_device_draw_the_same(num_envs, capacity):
     for t in range(STEPS):
         host.add(Slot(*(part[t] for part in stream.slots)))
         drawn = host.draw(np.asarray(KEY), np.int32(t), COUNT)
-        for found, wanted in zip(drawn, on_device, strict=True):
+        for found, wanted in zip(jax.tree.leaves(drawn), jax.tree.leaves(on_device), strict=True):
             assert found.dtype == wanted.dtype
             np.testing.assert_array_equal(found, wanted[t])
         host.add_final(stream.final_frame[t], stream.truncated[t])
     for ours, theirs in zip(jax.tree.leaves(host.state), jax.tree.leaves(replay), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def slots_held(stream: Stream, capacity: int, steps: int) -> dict[tuple[int, int], int]:
+    """The row and the environment of each transition that can be drawn after so many steps, and its number."""
+    num_envs = stream.truncated.shape[1]
+    rows, found = frame_replay.rows_for(capacity, num_envs), {}
+    for env in range(num_envs):
+        numbers: list[int | None] = []
+        for t in range(steps):
+            numbers.append(t * num_envs + env)
+            if stream.truncated[t, env] and t + 1 < steps:  # a final frame is stored after the step's draw
+                numbers.append(None)
+        first = max(len(numbers) - rows + STACK, 0)
+        held = [(slot, numbers[slot]) for slot in range(first, len(numbers) - 1)]
+        found |= {(slot % rows, env): number for slot, number in held if number is not None}
+    return found
+
+
+@functools.cache
+def noting(num_envs: int, capacity: int):
+    """Stream -> the priorities after each step, and what is drawn by them at the end."""
+
+    def step(replay, now):
+        slot, truncated, final_frame = now
+        replay = frame_replay.add(replay, slot)
+        return frame_replay.add_final(replay, final_frame, truncated), replay.priorities.levels[0]
+
+    def run(stream: Stream):
+        slot = jax.tree.map(lambda x: x[0], stream.slots)
+        replay, items = jax.lax.scan(step, frame_replay.init(capacity, slot, prioritized=True), stream)
+        drawn = frame_replay.draw(KEY, jnp.int32(0), replay, 60, 3, 20)
+        return items, drawn, frame_replay.transitions(drawn)
+
+    return jax.jit(run)
+
+
+@pytest.mark.parametrize("rates", [(0.1, 0.05, 0.1), (0.2, 0.2, 0.3), (0.0, 0.0, 0.9)])
+def test_exactly_the_transitions_that_can_be_drawn_have_a_priority(rates):
+    num_envs, capacity = SIZES[1]
+    stream, rows = play(8, num_envs, rates), frame_replay.rows_for(capacity, num_envs)
+    items, drawn, _ = jax.tree.map(np.asarray, noting(num_envs, capacity)(stream))
+    for t in range(STEPS):
+        ring = items[t].ravel()[: rows * num_envs].reshape(rows, num_envs)
+        assert set(zip(*np.nonzero(ring), strict=True)) == set(slots_held(stream, capacity, t + 1))
+        assert items[t].sum() == np.count_nonzero(items[t])  # all the same until something is learned
+    assert (drawn.probability == 1 / len(set(drawn.place.tolist()))).all()  # sixty draws find each of them
+
+
+@pytest.mark.parametrize("rates", [(0.1, 0.05, 0.1), (0.0, 0.0, 0.3), (0.3, 0.0, 0.0)])
+def test_several_steps_of_frames_are_those_of_a_replay_that_keeps_stacks_whole(rates):
+    num_envs, capacity = SIZES[1]
+    stream = play(9, num_envs, rates)
+    expected = whole(stream)
+    _, drawn, batch = jax.tree.map(np.asarray, noting(num_envs, capacity)(stream))
+    found = set()
+    for i, first in enumerate(batch.reward[:, 0].astype(int)):
+        last, num_steps = first, 1
+        while num_steps < 3 and not (expected.terminated[last] or stream.truncated.ravel()[last]):
+            if last + 2 * num_envs >= STEPS * num_envs:  # what the next step led to is not there yet
+                break
+            last, num_steps = last + num_envs, num_steps + 1
+        assert drawn.num_steps[i] == num_steps
+        numbers = [first + k * num_envs for k in range(num_steps)]
+        assert batch.reward[i].tolist() == [*numbers, *[0] * (3 - num_steps)]
+        assert batch.terminated[i] == expected.terminated[last]
+        np.testing.assert_array_equal(batch.obs[i], expected.obs[first])
+        if expected.has_next[last]:
+            np.testing.assert_array_equal(batch.next_obs[i], expected.next_obs[last])
+        found.add((num_steps, bool(expected.terminated[last]), bool(stream.truncated.ravel()[last])))
+    assert len(found) > 2
 
 
 def test_a_key_and_a_step_decide_the_draw():

@@ -7,7 +7,13 @@ import pytest
 import paramnoise as pn
 from paramnoise.explorations import base
 from paramnoise.explorations.base import explorations_for, find_exploration, has_twin, register_exploration
-from paramnoise.networks.policies import DeterministicPolicy, GreedyPolicy, StochasticPolicy, VotingPolicy
+from paramnoise.networks.policies import (
+    DeterministicPolicy,
+    GreedyPolicy,
+    SquashedGaussianPolicy,
+    StochasticPolicy,
+    VotingPolicy,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +41,14 @@ def exploration(name, *policies):
         ("gaussian", DeterministicPolicy, pn.Gaussian),
         ("ou", DeterministicPolicy, pn.OrnsteinUhlenbeck),
         ("bootstrap", VotingPolicy, pn.BootstrapHead),
+        ("noisy", GreedyPolicy, pn.NoisyNet),
         ("parameter", DeterministicPolicy, pn.ParameterNoise),
+        ("gsde", DeterministicPolicy, pn.StateNoise),
+        ("gsde", SquashedGaussianPolicy, pn.StateDraws),
+        ("pink", DeterministicPolicy, pn.ColouredNoise),
+        ("pink", SquashedGaussianPolicy, pn.ColouredDraws),
+        ("none", SquashedGaussianPolicy, pn.NoNoise),
+        ("parameter", SquashedGaussianPolicy, pn.ParameterNoise),
         ("parameter", StochasticPolicy, pn.OnPolicyParameterNoise),
     ],
 )
@@ -46,7 +59,7 @@ def test_a_name_means_the_exploration_that_acts_on_the_type_of_policy(name, poli
 
 
 def test_names_that_fit_a_type_of_policy_are_listed():
-    assert explorations_for(GreedyPolicy) == ["none", "epsilon-greedy", "parameter"]
+    assert explorations_for(GreedyPolicy) == ["none", "epsilon-greedy", "noisy", "parameter"]
     assert explorations_for(StochasticPolicy) == ["none", "parameter"]
 
 

@@ -9,7 +9,14 @@ from scipy import stats
 import paramnoise as pn
 from paramnoise.explorations.parameter import ParameterNoiseState
 from paramnoise.networks import MLP, BootstrappedQNetwork
-from paramnoise.networks.policies import DeterministicPolicy, GreedyPolicy, Policy, VotingPolicy
+from paramnoise.networks.noisy import draw_noise, with_noisy_layers
+from paramnoise.networks.policies import (
+    DeterministicPolicy,
+    GreedyPolicy,
+    Policy,
+    SquashedGaussianPolicy,
+    VotingPolicy,
+)
 from paramnoise.noise import initial_scale, perturb
 
 KEY = jax.random.key(0)
@@ -24,6 +31,7 @@ def policies(key: Array) -> tuple[GreedyPolicy, DeterministicPolicy, VotingPolic
 
 
 DISCRETE, CONTINUOUS, ENSEMBLE = policies(jax.random.key(1))
+NOISY = with_noisy_layers(DISCRETE, 0.5)
 SILENT = DeterministicPolicy(jax.tree.map(jnp.zeros_like, CONTINUOUS.network))  # what acts is the noise
 NOISE = pn.ParameterNoise(sigma=0.5, delta=0.1)
 INVALID = {
@@ -49,6 +57,7 @@ EVERY_STRATEGY = pytest.mark.parametrize(
         (pn.Gaussian(), CONTINUOUS),
         (pn.OrnsteinUhlenbeck(), CONTINUOUS),
         (pn.BootstrapHead(), ENSEMBLE),
+        (pn.NoisyNet(), NOISY),
         (pn.ParameterNoise(), DISCRETE),
         (pn.ParameterNoise(max_age=1, epsilon=0.1), CONTINUOUS),
     ],
@@ -222,6 +231,20 @@ def test_environments_that_start_together_share_so_many_policies(num_policies: i
     assert same_rows(state.policies, after.policies) == [False, True, True, True, True]
 
 
+def test_noisy_layers_act_with_noise_of_their_own_for_each_environment_and_step():
+    _, actions = act(pn.NoisyNet(), KEY, (), NOISY, MANY, 0)
+    own = jax.vmap(lambda key: draw_noise(key, NOISY)(MANY[0]))(jax.random.split(KEY, len(MANY)))
+    np.testing.assert_array_equal(actions, np.argmax(own, axis=1))
+    assert len(np.unique(actions)) > 1
+    _, others = act(pn.NoisyNet(), jax.random.key(2), (), NOISY, MANY, 0)
+    assert 0.05 < np.mean(actions != others) < 0.95
+
+
+def test_exploration_by_noisy_layers_needs_some():
+    with pytest.raises(pn.UsageError, match="'noisy' needs noisy layers: give the agent a noisy_sigma"):
+        pn.NoisyNet().init(DISCRETE, MANY)
+
+
 @pytest.mark.parametrize(("delta", "factor", "alpha"), [(100.0, 1.5, 1.5), (1e-9, 1 / 1.5, 1.5), (1e-9, 1, 1)])
 def test_adapting_moves_sigma_by_alpha_and_never_touches_the_acting_policies(delta: float, factor: float, alpha: float):
     state, exploration = begun(NOISE, DISCRETE, 2), pn.ParameterNoise(sigma=0.5, delta=delta, alpha=alpha)
@@ -257,6 +280,22 @@ def test_a_policy_is_sampled_anew_after_its_maximum_age_and_never_without_one(ma
 def test_delta_is_as_given_or_a_fifth_on_continuous_actions():
     assert NOISE.threshold(DISCRETE, 4, 0) == np.float32(0.1)
     assert pn.ParameterNoise().threshold(CONTINUOUS, 2, 0) == np.float32(0.2)
+    squashed = SquashedGaussianPolicy(DISCRETE.network)
+    assert pn.ParameterNoise().threshold(squashed, 2, 0) == np.float32(0.2)
+    assert pn.ParameterNoise().init(squashed, jnp.ones((1, 3))).scale.sigma == np.float32(0.2)
+
+
+def test_a_perturbed_policy_with_randomness_of_its_own_draws_from_its_own_distribution():
+    policy, exploration = SquashedGaussianPolicy(DISCRETE.network), pn.ParameterNoise(sigma=0.1)
+    state = begun(exploration, policy, 2)
+    state = state._replace(policies=jax.tree.map(lambda leaf: jnp.repeat(leaf[:1], len(MANY), 0), state.policies))
+    actions = np.asarray(act(exploration, KEY, state, policy, MANY, 0)[1], np.float64)
+    perturbed = SquashedGaussianPolicy(jax.tree.map(lambda leaf: leaf[0], state.policies.network))
+    mean, log_std = np.asarray(perturbed(MANY[0]))
+    before = np.arctanh(actions)
+    np.testing.assert_allclose(before.mean(axis=0), mean, atol=5 * np.exp(log_std).max() / 100)
+    np.testing.assert_allclose(before.std(axis=0), np.exp(log_std), rtol=0.05)
+    assert np.abs(mean - np.asarray(policy(MANY[0]))[0]).max() > 0.05
 
 
 @pytest.mark.parametrize(("step", "kept"), [(0, 0.25), (50, 0.4 + 0.6 / 4), (1000, 0.8 + 0.2 / 4)])

@@ -11,6 +11,7 @@ from rliable import library, metrics
 from paramnoise.figures.statistics import (
     Estimate,
     estimate_interquartile_mean,
+    estimate_ratio,
     estimate_spread_ratio,
     interquartile_mean,
     normalise,
@@ -170,3 +171,13 @@ def test_intervals_are_those_of_rliable():
     _, chance = library.get_interval_estimates({"x": (x, y)}, improvement, reps=300)
     ours = probability_of_improvement(x.T, y.T, 20_000)
     assert [ours.low, ours.high] == pytest.approx(chance["x"][:, 0], abs=0.03)
+
+
+def test_a_ratio_of_interquartile_means_resamples_both_sides():
+    ours, others = [np.array([2.0, 4.0, 6.0, 8.0])], [np.array([1.0, 2.0, 3.0, 4.0])]
+    ratio = estimate_ratio(ours, others)
+    assert ratio.value == 2.0  # (4 + 6) / (2 + 3)
+    assert ratio.low < 1.2
+    assert ratio.high > 3.0
+    one_sided = estimate_ratio(ours, [np.full(4, 2.5)])
+    assert ratio.low <= one_sided.low < 2.0 < one_sided.high < ratio.high

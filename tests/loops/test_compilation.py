@@ -4,13 +4,13 @@ import gymnasium as gym
 
 from paramnoise.agents import DDPGConfig
 from paramnoise.explorations import ParameterNoise
-from paramnoise.loops import programs
+from paramnoise.loops import sharing
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.run import make_loop
 
 
 def test_ddpg_compiles_nothing_after_warm_up(compiled, monkeypatch):
-    monkeypatch.setattr(programs, "_shared", {})  # what other tests compiled does not count
+    monkeypatch.setattr(sharing, "_shared", {})  # what other tests compiled does not count
     # The settings of `test_api_ddpg.py`: XLA's work is found in the cache on disk.
     agent = DDPGConfig(hidden_sizes=(8, 8), batch_size=8, buffer_size=150, train_every=40, train_steps=3)
     config = RunConfig(algorithm="ddpg", env="Pendulum-v1", agent=agent, exploration=ParameterNoise(), num_envs=2)

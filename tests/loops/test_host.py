@@ -8,9 +8,11 @@ from probes import ScriptedEnv
 from paramnoise.agents import dqn
 from paramnoise.agents.base import Spaces
 from paramnoise.explorations import ParameterNoise
+from paramnoise.loops.environments import EnvStep
+from paramnoise.loops.feeds.replay import ReplayFeed
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
-from paramnoise.validation import RunError
+from paramnoise.validation import RunError, UsageError
 
 CONFIG = dqn.DQNConfig(hidden_sizes=(8,), batch_size=4, buffer_size=64, learning_starts=4, target_every=8)
 LEARNER = dqn.make(CONFIG, Spaces((2,), 4, True))
@@ -145,3 +147,25 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_is_named():
     loop.restore(state._replace(learner=state.learner._replace(network=network)), own)
     with pytest.raises(RunError, match="q_loss is nan by step 10"):
         run(loop, 10)
+
+
+def n_step_feed(**how):
+    config = dqn.DQNConfig(hidden_sizes=(8,), batch_size=4, buffer_size=64, n_step=3)
+    return ReplayFeed(dqn.make(config, Spaces((2,), 4, True)), EXPLORATION, 2, **how)
+
+
+def test_for_several_steps_per_item_replay_is_told_where_episodes_start():
+    obs, nothing, starts = np.zeros((2, 2), np.float32), np.zeros(2, bool), np.array([True, False])
+    step = EnvStep(obs, np.zeros(2, np.float32), nothing, nothing, nothing, nothing, obs)
+    feed = n_step_feed()
+    feed.add(obs, starts, np.zeros(2, np.int32), step)
+    (taken, _) = feed.take(2).args
+    assert taken.starts.tolist() == [True, False]
+    feed = ReplayFeed(LEARNER, EXPLORATION, 2)
+    feed.add(obs, starts, np.zeros(2, np.int32), step)
+    assert feed.take(2).args[0].starts is None
+
+
+def test_several_steps_per_item_are_refused_where_environments_skip_steps():
+    with pytest.raises(UsageError, match="n_step is 3, but environments that skip a step"):
+        n_step_feed(skips=True)

@@ -20,11 +20,13 @@ from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
 from paramnoise.networks import MLP
 from paramnoise.networks import normaliser as normalisers
+from paramnoise.networks.heads import NormalisedActor
 from paramnoise.networks.policies import (
     CategoricalPolicy,
     GaussianPolicy,
     GreedyPolicy,
     MultiCategoricalPolicy,
+    SquashedGaussianPolicy,
     noise_free_actions,
 )
 from paramnoise.noise import displace, perturb_each
@@ -43,6 +45,12 @@ def deterministic(layer_norm=True, seen=50):
     if seen:
         statistics = jax.jit(normalisers.observe)(statistics, OBS[:1] + np.arange(seen)[:, None])
     return learner.policy(state._replace(networks=state.networks._replace(actor=actor), statistics=statistics))
+
+
+def squashed():
+    """SAC's policy; the log std of its second dimension is beyond the bound."""
+    actor = eqx.tree_at(lambda mlp: mlp.layers[-1].bias, network((4, 8, 4), True), jnp.array([0.5, -0.5, -1.0, 5.0]))
+    return SquashedGaussianPolicy(NormalisedActor(deterministic().network.normaliser, actor))
 
 
 def network(sizes, layer_norm=False):
@@ -86,6 +94,7 @@ class KnownNoise:
 
 POLICIES = {
     "deterministic": deterministic(),
+    "squashed": squashed(),
     "gaussian": gaussian(),
     "categorical": categorical(),
     "several": several(),
@@ -274,7 +283,7 @@ def executed(agent, exploration):
     made.clear()
     loop = HostLoop(AGENTS[agent], exploration, source)
     for _ in range(3):
-        loop.collector.advance(lambda step: None, lambda: False)
+        loop.collector.advance(lambda step: None, lambda: False, 1)
     loop.close()
     return made[0].given
 

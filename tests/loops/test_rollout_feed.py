@@ -13,7 +13,7 @@ from probes import ScriptedEnv
 from paramnoise import NoNoise, OnPolicyParameterNoise, UsageError
 from paramnoise.agents import PPOConfig, TRPOConfig, ppo, trpo
 from paramnoise.agents.base import Spaces
-from paramnoise.loops import programs
+from paramnoise.loops import sharing
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
 from paramnoise.validation import RunError
@@ -203,7 +203,7 @@ def optimised(monkeypatch):
     name = "jax_disable_most_optimizations"
     before = jax.config.values[name]
     with monkeypatch.context() as patch:
-        patch.setattr(programs, "_shared", {})
+        patch.setattr(sharing, "_shared", {})
         jax.config.update(name, False)
         try:
             yield

@@ -1,9 +1,12 @@
 """Environments stepped together, on one whose every step is known."""
 
+import itertools
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
+from paramnoise.loops import vector as vectors
 from paramnoise.loops.vector import VectorEnv
 
 
@@ -170,3 +173,68 @@ def test_a_restored_environment_can_be_snapshotted_again():
     restored.restore(vector.snapshot())
     for name, array in vector.snapshot().items():
         np.testing.assert_array_equal(restored.snapshot()[name], array)
+
+
+class Repeats(gym.Env):
+    """Shows a sum of draws of its seed, and of the clock if it does not repeat; its episodes never end."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, noise: float = 0.0, ends_at: int = 10**9):
+        self.noise, self.ends_at = noise, ends_at
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.time = self.np_random.normal(), 0
+        return self._obs(), {}
+
+    def step(self, action):
+        self.place += action + self.np_random.normal() + self.noise * next(CLOCK)
+        self.time += 1
+        return self._obs(), 0.0, self.time >= self.ends_at, False, {}
+
+    def _obs(self):
+        return np.array([self.place], np.float32)
+
+
+CLOCK = itertools.count()
+
+
+def resumed(**keywords) -> tuple[VectorEnv, np.ndarray, np.ndarray]:
+    """Another vector, at the snapshot of one after seven steps; what it shows, and what the first one showed."""
+    one, other = (VectorEnv(lambda: Repeats(**keywords), 2, [0]) for _ in range(2))
+    one.restart()
+    for _ in range(7):
+        after = one.step(np.array([0, 1]))
+    return other, other.restore(one.snapshot()), after.obs
+
+
+def test_an_environment_that_repeats_goes_on_from_where_it_was(caplog):
+    vector, shown, before = resumed()
+    assert shown.tolist() == before.tolist()
+    assert vector.replays
+    assert not caplog.records
+
+
+def test_an_environment_that_does_not_repeat_from_its_seed_is_noticed_and_starts_anew(caplog):
+    vector, shown, _ = resumed(noise=1.0)
+    (record,) = caplog.records
+    assert "Repeats: its replayed episode shows something else than it did" in record.getMessage()
+    assert not vector.replays
+    fresh = VectorEnv(Repeats, 2, [0])
+    fresh._episode[:] = 1
+    assert shown.tolist() == [[float(fresh._reset(i)[0])] for i in range(2)]
+
+
+def test_an_endless_episode_is_kept_up_to_a_bound_and_the_line_says_when_exact_resume_ends(caplog, monkeypatch):
+    monkeypatch.setattr(vectors, "MOST_REPLAYED", 6)
+    vector, shown, _ = resumed()
+    saved, again = (record.getMessage() for record in caplog.records)
+    assert "is longer than 6 steps: a run resumed from this checkpoint starts another in its place" in saved
+    assert "its episode is longer than 6 steps; the run goes on with new episodes" in again
+    assert not vector.replays
+    for _ in range(20):
+        vector.step(np.array([0, 1]))
+    assert [len(taken) for taken in vector._taken] == [7, 7]
+    assert np.isfinite(shown).all()

@@ -12,6 +12,7 @@ from paramnoise.networks.policies import (
     GaussianPolicy,
     GreedyPolicy,
     MultiCategoricalPolicy,
+    SquashedGaussianPolicy,
     VotingPolicy,
     noise_free_actions,
 )
@@ -201,3 +202,53 @@ def test_parts_of_two_choices_are_bernoullis():
     table = policy(jnp.asarray(np.log(np.stack([1 - chances, chances], axis=1)).ravel(), jnp.float32))
     expected = stats.bernoulli(chances).logpmf([1, 0, 1]).sum()
     assert policy.log_probability(table, jnp.array([1, 0, 1])) == pytest.approx(expected, rel=1e-5)
+
+
+SQUASHED = SquashedGaussianPolicy(eqx.nn.Linear(2, 4, key=KEY))
+
+
+def test_a_squashed_gaussian_has_the_density_that_is_computed_by_hand():
+    # mean (0.2, -1), std (0.5, 2), noise (1, 0.25): before tanh (0.7, -0.5).
+    values = jnp.array([[0.2, -1.0], [np.log(0.5), np.log(2.0)]])
+    noise, before = jnp.array([1.0, 0.25]), np.array([0.7, -0.5])
+    np.testing.assert_allclose(SQUASHED.squash(values, noise), np.tanh(before), rtol=1e-6)
+    density = stats.norm.pdf(before, [0.2, -1.0], [0.5, 2.0]) / (1 - np.tanh(before) ** 2)
+    np.testing.assert_allclose(SQUASHED.log_density(values, noise), np.log(density).sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("mean", "std"), [(0.0, 1.0), (1.5, 0.3), (-0.5, 2.0)])
+def test_the_density_of_a_squashed_gaussian_integrates_to_one_over_the_actions(mean, std):
+    before = np.linspace(mean - 8 * std, mean + 8 * std, 20_001)
+    values = jnp.broadcast_to(jnp.array([[mean], [np.log(std)]]), (before.size, 2, 1))
+    log_density = SQUASHED.log_density(values, jnp.asarray((before - mean) / std)[:, None])
+    density = np.exp(np.asarray(log_density, np.float64))
+    assert np.trapezoid(density, np.tanh(before)) == pytest.approx(1.0, abs=2e-3)
+
+
+def test_the_density_of_a_squashed_gaussian_is_finite_where_an_action_rounds_to_a_bound():
+    values = jnp.array([[30.0, -30.0], [0.0, 0.0]])
+    assert np.abs(SQUASHED.squash(values, jnp.zeros(2))).tolist() == [1.0, 1.0]
+    # log(1 - tanh^2 x) is log 4 - 2 |x| there.
+    expected = 2 * (-0.5 * np.log(2 * np.pi) - (np.log(4.0) - 60.0))
+    np.testing.assert_allclose(SQUASHED.log_density(values, jnp.zeros(2)), expected, rtol=1e-6)
+    gradient = jax.grad(lambda v: SQUASHED.log_density(v, jnp.ones(2)))(values)
+    assert np.isfinite(gradient).all()
+
+
+def test_a_squashed_gaussian_acts_by_tanh_of_its_mean_and_its_log_std_is_bounded():
+    wide = eqx.tree_at(lambda layer: layer.bias, SQUASHED.network, jnp.array([0.5, 9.0, 50.0, -50.0]))
+    wide = eqx.tree_at(lambda layer: layer.weight, wide, jnp.zeros((4, 2)))
+    values = SquashedGaussianPolicy(wide)(jnp.ones(2))
+    np.testing.assert_array_equal(values, np.array([[0.5, 9.0], [2.0, -20.0]], np.float32))
+    np.testing.assert_allclose(SQUASHED.greedy(values), np.tanh([0.5, 9.0]), rtol=1e-6)
+
+
+def test_draws_of_a_squashed_gaussian_have_its_distribution():
+    values = jnp.broadcast_to(jnp.array([[0.3], [-0.5]]), (5_000, 2, 1))
+    before = np.arctanh(np.asarray(SQUASHED.random(KEY, values), np.float64))[:, 0]
+    assert stats.kstest((before - 0.3) / np.exp(-0.5), "norm").pvalue > 0.001
+
+
+def test_squashed_gaussians_are_compared_by_their_noise_free_actions():
+    clean, perturbed = jnp.zeros((3, 2, 2)), jnp.zeros((3, 2, 2)).at[:, 0].set(0.4).at[:, 1].set(1.0)
+    assert SQUASHED.distance(clean, perturbed) == pytest.approx(np.tanh(0.4), rel=1e-5)

@@ -9,6 +9,7 @@ from jax import Array
 from scipy import stats
 
 from paramnoise.noise import perturb, perturb_each, resample, selected
+from paramnoise.noise.perturbation import MANY
 
 KEY = jax.random.key(0)
 
@@ -221,3 +222,29 @@ def test_a_resampled_policy_follows_the_clean_policy_of_now(network: Network):
 def test_resampling_where_no_episode_starts_changes_nothing(network: Network):
     policies = perturb_each(KEY, network, 1.0, 2)
     assert eqx.tree_equal(resample(KEY, policies, network, 5.0, jnp.zeros(2, bool)), policies)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.02, 0.5, 1.0])
+def test_among_many_environments_those_that_start_get_the_draws_that_all_would_get(fraction: float):
+    """From `MANY` environments on policies are drawn in chunks, of all seeds together; no draw may depend on that."""
+    seeds, num_envs = 2, MANY + 7
+    keys, starts = jax.random.split(KEY, seeds), jax.random.uniform(KEY, (seeds, num_envs)) < fraction
+    clean = {"w": jnp.arange(seeds * 3.0).reshape(seeds, 3)}
+    acting = {"w": jnp.full((seeds, num_envs, 3), 9.0)}
+    sigmas = jnp.array([0.5, 2.0])
+
+    @jax.jit
+    @jax.vmap
+    def both(key: Array, acting: dict, clean: dict, sigma: Array, starts: Array) -> tuple[dict, dict]:
+        every = perturb_each(key, clean, sigma, num_envs, everything)
+        return resample(key, acting, clean, sigma, starts, everything), every
+
+    some, every = both(keys, acting, clean, sigmas, starts)
+    np.testing.assert_array_equal(some["w"], np.where(starts[..., None], every["w"], 9.0))
+
+
+def test_among_many_environments_some_may_share_their_draw():
+    starts = jnp.arange(MANY) % 3 == 0
+    some = resample(KEY, {"w": jnp.zeros((MANY, 2))}, {"w": jnp.zeros(2)}, 1.0, starts, everything, distinct=4)["w"]
+    every = perturb_each(KEY, {"w": jnp.zeros(2)}, 1.0, MANY, everything, distinct=4)["w"]
+    np.testing.assert_array_equal(some, np.where(starts[:, None], every, 0.0))

@@ -54,7 +54,7 @@ def crashes(monkeypatch, nth: int, work) -> bool:
 
 
 def save(directory: Path, value: float) -> None:
-    checkpoint.save(directory, {"weights": jnp.full(3, value)}, {"returns": np.full(2, value)}, {"step": value})
+    checkpoint.save(directory, {"weights": jnp.full(3, value)}, {"returns": np.full(2, value)}, {"step": int(value)})
 
 
 def test_a_crash_at_any_point_of_writing_leaves_the_old_or_the_new_checkpoint_whole(tmp_path, monkeypatch):

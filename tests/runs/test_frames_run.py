@@ -8,6 +8,7 @@ import gymnasium as gym
 import jax
 import numpy as np
 import pytest
+from PIL import Image
 
 import paramnoise as pn
 from paramnoise.runs.config import RunConfig, make_config
@@ -116,6 +117,24 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, replay_on):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("places", [("host",), pytest.param(("host", "device"), marks=pytest.mark.slow)])
+def test_with_all_extensions_a_resumed_run_is_the_same_and_so_is_replay_on_host_and_device(tmp_path, places):
+    agent = {**AGENT, "double_q": True, "dueling": True, "n_step": 3, "prioritized": True}
+    for place in places:
+        whole = config(replay_on=place, agent=agent)
+        run(whole, tmp_path / place, watcher=StopAt(10**9))
+        run(whole, tmp_path / f"{place} parts", watcher=StopAt(74))
+        run(whole, tmp_path / f"{place} parts", resume=True, watcher=StopAt(10**9))
+        assert rows(tmp_path / f"{place} parts") == rows(tmp_path / place)
+        (arrays,) = map(np.load, (tmp_path / place / "checkpoint").glob("arrays-*.npz"))
+        priorities = arrays["own/feed/priorities/0"]
+        assert len(np.unique(priorities[priorities > 0])) > 20  # those of errors, not all the first one
+    if len(places) == 1:
+        return
+    for ours, theirs in zip(rows(tmp_path / "host"), rows(tmp_path / "device"), strict=True):
+        assert list(map(float, ours.values())) == pytest.approx(list(map(float, theirs.values())), 1e-3, nan_ok=True)
+
+
 def leaves(agent: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(agent._loop.state())]
 
@@ -177,6 +196,15 @@ def test_a_film_shows_a_game_as_the_agent_sees_it(tmp_path):
     score = agent.record(tmp_path / "film.gif", episodes=1, seed=4)
     assert (tmp_path / "film.gif").stat().st_size > 0
     assert score.returns == agent.evaluate(episodes=1, seed=4).returns
+
+
+def test_perturbed_policies_that_see_games_are_filmed_beside_the_clean_one(tmp_path):
+    agent = pn.DQN(Sides, exploration="epsilon-greedy", **AGENT)
+    scores = agent.record(tmp_path / "film.gif", seed=4, perturbed=2, sigma=0.0, max_steps=3)
+    assert scores.returns == agent.evaluate(episodes=1, seed=4).returns * 3
+    with Image.open(tmp_path / "film.gif") as film:
+        assert film.size == (2 * 320, 2 * (320 + 26))
+        assert film.n_frames <= 3
 
 
 def test_agents_of_vectors_refuse_pixels():

@@ -15,7 +15,7 @@ import pytest
 
 from paramnoise.agents import DQNConfig
 from paramnoise.cli import main
-from paramnoise.explorations import ParameterNoise
+from paramnoise.explorations import NoisyNet, ParameterNoise
 from paramnoise.loops.evaluation import EVALUATION_STREAM
 from paramnoise.loops.vector import episode_seed
 from paramnoise.networks.policies import noise_free_actions
@@ -126,6 +126,22 @@ def test_an_interrupted_run_ends_as_the_uninterrupted_one(uninterrupted, tmp_pat
     assert progress(path) == progress(uninterrupted)
     assert_same_arrays(path, uninterrupted)
     assert "signal" not in RunDirectory(path).summary()
+
+
+def test_a_run_with_all_extensions_of_dqn_is_resumed_as_if_never_interrupted(tmp_path, monkeypatch):
+    extensions = {"double_q": True, "dueling": True, "n_step": 3, "prioritized": True, "noisy_sigma": 0.5}
+    changed = config(agent=dataclasses.replace(CONFIG.agent, **extensions), exploration=NoisyNet())
+    monkeypatch.setattr(sys.modules[__name__], "CONFIG", changed)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    runs.run(CONFIG, whole)
+    for vector_steps in (19, 20):
+        run_and_stop(monkeypatch, parts, vector_steps, resume=vector_steps > 19)
+    runs.run(CONFIG, parts, resume=True)
+    assert progress(parts) == progress(whole)
+    assert_same_arrays(parts, whole)
+    priorities = arrays(whole)["state/experience/priorities/levels/0"]
+    assert len(np.unique(priorities[priorities > 0])) > 20  # those of errors, not all the first one
+    assert 0.4 < float(progress(whole)[-1]["noise_scale"]) != 0.5  # it is learned
 
 
 def test_a_run_may_be_interrupted_again_and_again(uninterrupted, tmp_path, monkeypatch):

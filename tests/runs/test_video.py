@@ -1,5 +1,6 @@
 """Videos: the episodes of the evaluation, whole or not at all, and one line where there can be none."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,13 @@ def test_a_failed_rendering_is_one_line_and_leaves_the_file_that_was_there(agent
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"pole.gif": b"precious"}
 
 
+@pytest.mark.parametrize(("env", "camera"), [("HalfCheetah-v5", 0), ("InvertedPendulum-v5", -1)])
+def test_a_camera_follows_what_runs_if_the_model_has_one(env, camera):
+    made = video.rendering_env(env, {})
+    assert made.unwrapped.mujoco_renderer.camera_id == camera
+    made.close()
+
+
 def test_the_hint_for_machines_without_a_display_is_given_on_mujoco(tmp_path, monkeypatch):
     env = video.rendering_env("InvertedPendulum-v5", {})
 
@@ -127,5 +135,51 @@ def test_the_hint_for_machines_without_a_display_is_given_on_mujoco(tmp_path, mo
     monkeypatch.setattr(type(env.unwrapped), "render", render)
     env.reset(seed=0)
     with pytest.raises(UsageError, match=r"no OpenGL .*MUJOCO_GL=egl"):
-        video._picture(env)
+        video.render(env)
     env.close()
+
+
+def test_perturbed_policies_are_filmed_beside_the_clean_one_on_the_same_episode(agent, tmp_path):
+    filmed = agent.record(
+        tmp_path / "pole.gif", seed=3, perturbed=2, sigma=0.0
+    )  # no noise: all three are the clean one
+    assert filmed.returns == agent.evaluate(episodes=1, seed=3).returns * 3
+    with Image.open(tmp_path / "pole.gif") as gif:
+        assert gif.size == (2 * 320, 2 * (213 + 26))
+        first = np.asarray(gif.convert("RGB"))
+    assert (first[26:239, 1:319] == first[26:239, 321:639]).all()
+    assert (first[240:, 321:] == 255).all()  # three tiles in two rows
+
+
+def test_films_of_perturbed_policies_differ(agent, tmp_path):
+    agent.record(tmp_path / "pole.gif", seed=3, perturbed=1, sigma=3.0, max_steps=5)
+    with Image.open(tmp_path / "pole.gif") as gif:
+        gif.seek(gif.n_frames - 1)
+        last = np.asarray(gif.convert("RGB"))
+    assert (last[26:, 1:319] != last[26:, 321:639]).any()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"perturbed": 1}, "sigma must be a number"),
+        ({"perturbed": -1, "sigma": 0.1}, "perturbed must be at least 0"),
+        ({"perturbed": 1, "sigma": 0.1, "episodes": 2}, "episodes must be 1"),
+        ({"max_steps": 5}, "max_steps must be used together with perturbed"),
+    ],
+)
+def test_what_cannot_be_filmed_side_by_side_is_refused(agent, tmp_path, given, says):
+    with pytest.raises(UsageError, match=says):
+        agent.record(tmp_path / "pole.gif", **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_film_is_made_on_the_command_line_with_what_is_known_of_it(agent, tmp_path, capsys):
+    agent.save(tmp_path / "agent")
+    words = f"film {tmp_path}/agent --out {tmp_path}/pole.gif --perturbed 1 --max-steps 4".split()
+    assert main(words) == 2
+    assert "has no sigma in its progress" in capsys.readouterr().err
+    assert main([*words, "--sigma", "0.5"]) == 0
+    assert "perturbed with sigma 0.5" in capsys.readouterr().out
+    facts = json.loads((tmp_path / "pole.json").read_text())
+    assert (facts["env"], facts["sigma"], facts["returns"]) == ("CartPole-v1", 0.5, [4.0, 4.0])

@@ -16,12 +16,14 @@ from paramnoise.loops.fast.numpy_networks import ACTIVATIONS, HostMLP, HostNorma
 from paramnoise.networks.heads import Actor, NormalisedActor
 from paramnoise.networks.mlp import MLP
 from paramnoise.networks.policies import (
+    LOG_STD_BOUNDS,
     NO_CHOICE,
     CategoricalPolicy,
     DeterministicPolicy,
     GaussianPolicy,
     MultiCategoricalPolicy,
     Policy,
+    SquashedGaussianPolicy,
     choice_table,
 )
 
@@ -117,6 +119,32 @@ class HostDeterministic:
         return values
 
 
+class HostSquashed:
+    """`SquashedGaussianPolicy` of an MLP on normalised observations; its values are means and log stds before tanh."""
+
+    is_stochastic = True
+
+    def __init__(self, policy: SquashedGaussianPolicy):
+        """Takes the arrays as they are."""
+        network: Any = policy.network
+        self._normaliser = HostNormaliser(network.normaliser)
+        self._mlp = HostMLP(network.actor)
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        """The means, and after them the log standard deviations, [num_envs, 2 * dimensions]."""
+        return self._mlp(self._normaliser(obs))
+
+    def greedy(self, values: np.ndarray) -> np.ndarray:
+        """Tanh of the means."""
+        return np.tanh(values[:, : values.shape[1] // 2])
+
+    def random(self, values: np.ndarray, noise: HostNoise) -> np.ndarray:
+        """A draw."""
+        mean, log_std = np.split(values, 2, axis=1)
+        std = np.exp(np.minimum(np.maximum(log_std, LOG_STD_BOUNDS[0]), LOG_STD_BOUNDS[1]))
+        return np.tanh(mean + std * noise.normal(mean.shape))
+
+
 class HostGaussian:
     """`GaussianPolicy` of an MLP; its values are the means."""
 
@@ -187,6 +215,8 @@ def _twin_type(policy: Any) -> Any:
     if type(policy) is DeterministicPolicy:
         is_ours = type(network) is NormalisedActor and type(network.actor) is Actor and _is_known(network.actor.mlp)
         return HostDeterministic if is_ours else None
+    if type(policy) is SquashedGaussianPolicy:
+        return HostSquashed if type(network) is NormalisedActor and _is_known(network.actor) else None
     return _STOCHASTIC.get(type(policy)) if _is_known(network) else None
 
 

@@ -54,6 +54,12 @@ class Feed(Protocol):
     settings: Hashable
     """What decides these two functions, besides the learner and the exploration."""
 
+    holds: bool
+    """Whether steps wait longer than until learning is due."""
+
+    def hold(self) -> None:
+        """Lets steps wait longer than until learning is due, where the feed can: nothing that is learned is needed."""
+
     def acts_at_random(self, step: int) -> bool:
         """Whether actions at a step are random, to fill replay first."""
 

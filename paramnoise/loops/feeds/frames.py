@@ -13,13 +13,16 @@ from jax import Array
 
 from paramnoise.agents.base import Learner
 from paramnoise.experience import frames as stores
+from paramnoise.experience import priorities as priority_tree
 from paramnoise.experience.frames import Drawn, FrameReplay, HostFrames, Slot
+from paramnoise.experience.priorities import Priorities
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ADAPT
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import EnvStep
 from paramnoise.loops.feeds import Taken, below
 from paramnoise.loops.step import TrainState
+from paramnoise.validation import require_memory
 
 
 class Pending(NamedTuple):
@@ -38,6 +41,7 @@ class FrameFeed:
     block: int | None = None
     waits = False
     begins = False
+    holds = False
     remedy = "a lower rate may help"
 
     def __init__(
@@ -67,16 +71,26 @@ class FrameFeed:
         frame = np.zeros((num_envs, *learner.spaces.observation[1:]), np.uint8)
         action, reward, flag = nothing.astype(np.int32), nothing.astype(np.float32), nothing.astype(bool)
         slot, capacity = Slot(frame, flag, action, reward, flag), learner.config.buffer_size
+        require_memory(len(seeds) * capacity * frame[0].nbytes, f"a replay of {capacity:,} frames")
         self._hosted = [HostFrames(capacity, slot) for _ in seeds] if on_host else []
+        self._rows = stores.rows_for(capacity, num_envs)
+        self._prioritized = learner.drawing.alpha is not None
         self.experience: Any = ()
         if not on_host:
-            self.experience = jax.jit(jax.vmap(lambda _: stores.init(capacity, slot)))(self._keys)
+            empty = functools.partial(stores.init, capacity, slot, prioritized=self._prioritized)
+            self.experience = jax.jit(jax.vmap(lambda _: empty()))(self._keys)
+        elif self._prioritized:  # kept where it is learned: only the places of draws come to the host
+            tree = functools.partial(priority_tree.init, self._rows * num_envs)
+            self.experience = jax.jit(jax.vmap(lambda _: tree()))(self._keys)
         self._pending: Pending | None = None
         self._ended: Pending | None = None
         self._learns_from = 0
         self.init: Callable[[Array, Array], TrainState] = functools.partial(init, learner, exploration)
         self.learn: Callable[..., TrainState] = functools.partial(learn, learner, exploration, on_host)
         self.settings: Hashable = (on_host,)
+
+    def hold(self) -> None:
+        """Nothing waits here."""
 
     def acts_at_random(self, step: int) -> bool:
         """Until learning starts (app. A.1)."""
@@ -111,7 +125,7 @@ class FrameFeed:
         if self._hosted:
             given = self._store_and_draw(pending, step, train_steps, bool(train_steps or adaptations))
             if given is None:
-                self._ended = None
+                self.finish()
                 return None
         return Taken((train_steps, adaptations > 0), (given, adaptations), step, train_steps > 0)
 
@@ -120,6 +134,8 @@ class FrameFeed:
         ended, self._ended = self._ended, None
         if ended is not None and ended.final_frame is not None and not self._hosted:
             self.experience = _add_final(self.experience, ended.final_frame, ended.truncated)
+        elif ended is not None and ended.final_frame is not None and self._prioritized:
+            self._note_slots(self._written() - ended.truncated, ended.truncated)
 
     def snapshot(self, member: int) -> dict[str, np.ndarray]:
         """The step that waits, and replay if it is saved."""
@@ -128,6 +144,9 @@ class FrameFeed:
             parts |= {f"pending/{name}": np.asarray(part[member]) for name, part in _parts(self._pending).items()}
         if self._saves_replay:
             parts |= {f"replay/{name}": part for name, part in stores.filled(self._replay_of(member)).items()}
+        if self._saves_replay and self._prioritized:
+            leaves = jax.tree.leaves(steps.at_member(self._priorities, member))
+            parts |= {f"priorities/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
         return parts
 
     def restore(self, member: int, parts: dict[str, np.ndarray], step: int) -> None:
@@ -149,21 +168,57 @@ class FrameFeed:
             stores.fill(self._hosted[member].state, kept)
         else:
             self.experience = stores.filled_with(self.experience, member, kept)
+        if kept and self._prioritized:
+            self._restore_priorities(member, below("priorities/", parts))
+
+    @property
+    def _priorities(self) -> Priorities:
+        """Those of all seeds."""
+        return self.experience if self._hosted else self.experience.priorities
+
+    def _restore_priorities(self, member: int, parts: dict[str, np.ndarray]) -> None:
+        leaves, structure = jax.tree.flatten(self._priorities)
+        own = jax.tree.unflatten(structure, [parts[str(i)] for i in range(len(leaves))])
+        restored = steps.with_member(self._priorities, member, own)
+        self.experience = restored if self._hosted else self.experience._replace(priorities=restored)
 
     def _by_seed(self, array: Any) -> Any:
         return array.reshape(*self._shape, *array.shape[1:])
 
     def _store_and_draw(self, pending: Pending, step: int, train_steps: int, draws: bool) -> Drawn | None:
         """Stores a step in the host's memory; the batches of the train steps that follow it, if any are to be drawn."""
-        batch_size, drawn = self._learner.config.batch_size, []
+        written = self._written()
         for member, replay in enumerate(self._hosted):
             replay.add(Slot(*(np.asarray(part[member]) for part in pending.slot)))
-            if draws:
-                count = max(train_steps, 1) * batch_size
-                drawn.append(in_batches(replay.draw(self._keys[member], np.int32(step), count), batch_size))
-            if pending.final_frame is not None:
+        if self._prioritized:
+            self._note_slots(written, np.ones(self._shape, bool))
+        drawn = self._draw(step, max(train_steps, 1) * self._learner.config.batch_size) if draws else None
+        if pending.final_frame is not None:
+            for member, replay in enumerate(self._hosted):
                 replay.add_final(pending.final_frame[member], pending.truncated[member])
-        return Drawn(*(np.stack(parts) for parts in zip(*drawn, strict=True))) if drawn else None
+        return drawn
+
+    def _draw(self, step: int, count: int) -> Drawn:
+        """The batches of each seed, drawn from the host's memory."""
+        batch_size, n_step = self._learner.config.batch_size, self._learner.drawing.n_step
+        if self._prioritized:
+            found = _draw_places(self._keys, np.int32(step), self._priorities, count, batch_size)
+            drawn = [
+                replay.take(*own, n_step) for replay, *own in zip(self._hosted, *map(np.asarray, found), strict=True)
+            ]
+        else:
+            pairs = zip(self._hosted, self._keys, strict=True)
+            drawn = [replay.draw(key, np.int32(step), count, n_step) for replay, key in pairs]
+        return jax.tree.map(lambda *parts: np.stack(parts), *(in_batches(each, batch_size) for each in drawn))
+
+    def _written(self) -> np.ndarray:
+        """The slots that were written in the host's memory, [seeds, num_envs]."""
+        return np.stack([replay.state.written for replay in self._hosted])
+
+    def _note_slots(self, written: np.ndarray, writes: np.ndarray) -> None:
+        """Tells the priorities of one more slot in the host's memory, after those of `written`."""
+        follows_final = [replay.follows_final(own) for replay, own in zip(self._hosted, written, strict=True)]
+        self.experience = _with_slot(self._priorities, written, np.stack(follows_final), writes, self._rows)
 
     def _replay_of(self, member: int) -> FrameReplay:
         if self._hosted:
@@ -191,12 +246,25 @@ def _parts(pending: Pending) -> dict[str, Any]:
 
 
 _begin_after = jax.jit(stores.begin_after, donate_argnums=0)
+_draw_places = jax.jit(
+    lambda keys, step, trees, count, batch_size: jax.vmap(
+        lambda key, tree: stores.draw_places(key, step, tree, count, batch_size)
+    )(keys, trees),
+    static_argnums=(3, 4),
+)
+_with_slot = jax.jit(
+    lambda trees, written, follows_final, writes, rows: jax.vmap(functools.partial(stores.with_slot, rows=rows))(
+        trees, written, follows_final, writes
+    ),
+    static_argnums=4,
+    donate_argnums=0,
+)
 _add_final = jax.jit(jax.vmap(stores.add_final), donate_argnums=0)
 
 
 def init(learner: Learner, exploration: Exploration, key: Array, obs: Array) -> TrainState:
     """The state before the first step; replay is not part of it."""
-    return steps.init(learner, exploration, key, obs, stores.blank_transition(obs))
+    return steps.init(learner, exploration, key, obs, stores.blank_transition(obs, learner.drawing))
 
 
 def learn(
@@ -220,26 +288,31 @@ def learn(
         adaptations: how many are due.
     """
     train_steps, adapts = variant
-    drawn, batch_size = given, learner.config.batch_size
+    drawn, batch_size, drawing = given, learner.config.batch_size, learner.drawing
+    priorities = state.experience if on_host and drawing.alpha is not None else None
     if not on_host:
         replay = stores.add(state.experience, given)
-        state = state._replace(experience=replay)
+        priorities, state = replay.priorities, state._replace(experience=replay)
         if not (train_steps or adapts):
             return state
-        drawn = stores.draw(state.key, state.step, replay, max(train_steps, 1) * batch_size)
-        drawn = in_batches(drawn, batch_size)
+        count = max(train_steps, 1) * batch_size
+        drawn = in_batches(stores.draw(state.key, state.step, replay, count, drawing.n_step, batch_size), batch_size)
 
-    def batch_at(i: Array | int) -> Any:
-        return stores.transitions(jax.tree.map(lambda x: x[i], drawn))
+    def batch_at(i: Array | int, priorities: Any = None) -> tuple[Any, Array | None]:
+        one = jax.tree.map(lambda x: x[i], drawn)
+        return stores.transitions(one), one.place
 
-    agent, losses = steps.train(learner, state.learner, state.losses, batch_at, train_steps)
+    agent, losses, priorities = steps.train(learner, state.learner, state.losses, batch_at, train_steps, priorities)
     state = state._replace(learner=agent, losses=losses)
+    if priorities is not None:
+        experience = priorities if on_host else state.experience._replace(priorities=priorities)
+        state = state._replace(experience=experience)
     if not adapts:
         return state
     batches, key = drawn.action.shape[0], steps.key_for(state, ADAPT)
 
     def probe_at(i: Array) -> tuple[Array, Array]:
-        return jax.random.fold_in(key, i), batch_at(i % batches).obs
+        return jax.random.fold_in(key, i), batch_at(i % batches)[0].obs
 
     policy = learner.policy(agent)
     explored = steps.adapt(exploration, state.exploration, policy, state.step, probe_at, adaptations)

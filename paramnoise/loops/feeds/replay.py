@@ -15,9 +15,13 @@ from paramnoise.loops import step as steps
 from paramnoise.loops.environments import EnvStep
 from paramnoise.loops.feeds import Taken
 from paramnoise.loops.step import TrainState
+from paramnoise.validation import UsageError
 
 MOST_PENDING = 1_000
 """Vector steps that wait on the host at the most."""
+HELD = 32
+"""Vector steps that wait where training is due more often and acting does not need it: one call then learns from all of
+them, step by step, and costs little more than its train steps."""
 
 
 class ReplayFeed:
@@ -30,32 +34,52 @@ class ReplayFeed:
     begins = False
     remedy = "a lower rate may help"
 
-    def __init__(self, learner: Learner, exploration: Exploration, num_envs: int):
-        """Begins with nothing."""
+    def __init__(self, learner: Learner, exploration: Exploration, num_envs: int, *, skips: bool = False):
+        """Begins with nothing.
+
+        Args:
+            learner: the agent.
+            exploration: its exploration.
+            num_envs: environments stepped together.
+            skips: whether an environment may skip a step.
+        """
+        if skips and learner.drawing.n_step > 1:
+            raise UsageError(
+                f"n_step is {learner.drawing.n_step}, but environments that skip a step to start their next episode do "
+                "not go on row by row: make the vector environment with AutoresetMode.SAME_STEP, or set n_step 1"
+            )
         self._learner, self._exploration, self._num_envs = learner, exploration, num_envs
         self._capacity = min(max(learner.config.train_every // num_envs, 1), MOST_PENDING)
         self._pending: list[Transition] = []
         self._loose: Transition | None = None  # less than a batch, of environments that skip steps
         self._before = 0
         self._trains = False
+        self.holds = False
+        """Whether steps wait though train steps are due."""
         self.experience: Any = ()
         agent = (learner, exploration)
         self.init: Callable[[Array, Array], TrainState] = functools.partial(steps.init_with_replay, *agent)
         self.learn: Callable[..., TrainState] = functools.partial(learn, *agent)
         self.settings: Hashable = ()
 
+    def hold(self) -> None:
+        """Lets steps wait until they are many; whoever needs what is learned from them takes all that wait."""
+        if self._capacity < HELD:
+            self.holds, self._capacity = True, HELD
+
     def acts_at_random(self, step: int) -> bool:
-        """Never: what is explored first is the exploration's to say."""
-        return False
+        """As long as the learner asks for it; none does unless its config says so."""
+        return step < self._learner.random_steps
 
     def begin(self, starts: np.ndarray, offsets: np.ndarray | None) -> None:
-        """Nothing: a transition does not know its episode."""
+        """Nothing: `add` hears of it too."""
 
     def add(self, obs: Any, resets: np.ndarray, actions: np.ndarray, after: EnvStep) -> None:
         """Takes in a step."""
         happened: Any = (obs, actions, after.reward, after.next_obs, after.terminated)  # NumPy, as jit takes it
         if after.skipped is None:
-            self._pending.append(Transition(*happened))
+            starts: Any = resets if self._learner.drawing.n_step > 1 else None
+            self._pending.append(Transition(*happened)._replace(starts=starts))
         else:
             self._add_loose(Transition(*(part[~after.skipped] for part in happened)))
 
@@ -73,12 +97,14 @@ class ReplayFeed:
         return 0 if self._loose is None else len(self._loose.reward)
 
     def is_due(self, before: int, after: int) -> bool:
-        """Whether train steps or adaptations fall between these counts, or no more steps can wait."""
+        """Whether train steps or adaptations fall between these counts, if that matters, or no more steps can wait."""
         if self._loose is not None:  # what waits for a whole batch is not learned from yet
             before, after = self._before, after - self._num_loose
             self._before = after
         config, due = self._learner.config, steps.adaptations_by
-        self._trains = steps.updates_by(config, after) > steps.updates_by(config, before)
+        self._trains |= steps.updates_by(config, after) > steps.updates_by(config, before)
+        if self.holds:
+            return len(self._pending) == self._capacity
         adapts = due(self._exploration, after) > due(self._exploration, before)
         return self._trains or len(self._pending) == self._capacity or adapts
 

@@ -5,6 +5,7 @@ it is constant within a batch and follows what was learned after it.
 """
 
 import functools
+import math
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -20,7 +21,7 @@ from paramnoise.loops import step as steps
 from paramnoise.loops.environments import EnvStep
 from paramnoise.loops.feeds import Taken
 from paramnoise.loops.step import TrainState
-from paramnoise.validation import require
+from paramnoise.validation import require, require_memory
 
 
 class RolloutFeed:
@@ -29,6 +30,7 @@ class RolloutFeed:
     is_beside = False
     axes: tuple[int | None, ...] = ()
     waits = True
+    holds = False
     remedy = "a smaller delta_kl or learning_rate may help"
 
     def __init__(self, learner: Learner, exploration: Exploration, obs: np.ndarray, *, skips: bool = False):
@@ -43,6 +45,8 @@ class RolloutFeed:
         size, num_envs = learner.config.batch_size, len(obs)
         require(size >= num_envs, "batch_size", size, f"at least num_envs ({num_envs})")
         self._learner, self._exploration = learner, exploration
+        step = 2 * obs[0].nbytes + 4 * math.prod(learner.spaces.action_shape) + 16
+        require_memory(size * step, f"a batch of {size:,} steps")
         steps_each = size // num_envs
         self.block: int | None = steps_each
         self._batch_size = steps_each * num_envs
@@ -58,6 +62,9 @@ class RolloutFeed:
         self.init: Callable[[Array, Array], TrainState] = functools.partial(init, learner, exploration, batch)
         self.learn: Callable[..., TrainState] = functools.partial(learn, learner, exploration)
         self.settings: Hashable = (steps_each,)
+
+    def hold(self) -> None:
+        """Nothing waits here."""
 
     def acts_at_random(self, step: int) -> bool:
         """Never: a batch is of the policy's own actions."""

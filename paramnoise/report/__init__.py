@@ -1,0 +1,1 @@
+"""The report: what the results and one's own runs show, as a site of static pages that needs no network."""

@@ -1,0 +1,208 @@
+"""PPO and A2C of Stable-Baselines3 with parameter space noise: each sample is learned from under its own perturbation.
+
+On-policy the gradient goes to the clean parameters theta through the perturbed ones, theta + offset (eq. 2, app. B).
+The rollout buffer knows which offset each sample was acted with, and log-probabilities and ratios are taken under it,
+when acting and in every minibatch. The values are those of the clean network.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import stable_baselines3
+import torch
+from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
+from stable_baselines3.common.utils import obs_as_tensor
+from torch import Tensor, nn
+
+from paramnoise.sb3.distance import categorical_distance, gaussian_distance
+from paramnoise.sb3.perturbation import PerturbedLayers, has_layer_norm
+from paramnoise.sb3.scale import NoiseState, Scaling
+from paramnoise.validation import UsageError
+
+PROBED_STATES = 128
+"""States of the rollout that a distance is measured on, at most."""
+
+
+class KeepsPerturbations:
+    """What a rollout buffer has in addition: the perturbations of the rollout's episodes, and each sample's number."""
+
+    drawn: Sequence[Tensor] = ()
+    """The perturbations, by number."""
+
+    def belong_to(self: Any, layers: PerturbedLayers) -> None:
+        """Says whose perturbations are kept: none of them is drawn yet."""
+        self.layers = layers
+        self.drawn = list(layers.none(self.n_envs))
+
+    def reset(self: Any) -> None:
+        """Begins a rollout; the episodes that go on keep their perturbations."""
+        super().reset()  # type: ignore[misc]
+        self.drawn = [self.drawn[number] for number in self.acting] if self.drawn else ()
+        self.acting = np.arange(self.n_envs)
+        self.numbers = np.zeros((self.buffer_size, self.n_envs), np.int64)
+        self.table: Tensor | None = None
+
+    def begin_episode(self: Any, env: int, perturbation: Tensor) -> None:
+        """Takes down the perturbation with which an environment acts from now on."""
+        self.acting[env] = len(self.drawn)
+        self.drawn.append(perturbation)
+
+    def add(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Adds a step of every environment, which acted with the perturbations of now."""
+        self.numbers[self.pos] = self.acting
+        super().add(*args, **kwargs)  # type: ignore[misc]
+
+    def _get_samples(self: Any, batch_inds: np.ndarray, env: Any = None) -> Any:
+        if self.table is None:  # the rollout is complete
+            self.table = torch.stack(self.drawn)
+        numbers = torch.as_tensor(self.swap_and_flatten(self.numbers)[batch_inds, 0], device=self.device)
+        self.layers.row_offsets = self.layers.split(self.table[numbers])  # these samples are evaluated next
+        return super()._get_samples(batch_inds, env)  # type: ignore[misc]
+
+
+class PerturbedRolloutBuffer(KeepsPerturbations, RolloutBuffer):
+    """The rollout buffer of PPO and A2C, each sample with its perturbation."""
+
+
+class PerturbedDictRolloutBuffer(KeepsPerturbations, DictRolloutBuffer):
+    """The same for Dict observations."""
+
+
+class OnPolicyNoise:
+    """What PPO and A2C have in addition: their environments act with perturbed policies, and they learn from these."""
+
+    def __init__(
+        self,
+        *args: Any,
+        delta: float = 0.1,
+        sigma: float = 0.01,
+        alpha: float = 1.01,
+        adapt_every: int = 50,
+        **kwargs: Any,
+    ):
+        """Makes a model.
+
+        Args:
+            *args: those of Stable-Baselines3's class.
+            delta: the mean KL between perturbed and clean policy to keep.
+            sigma: the standard deviation of the noise before the first adaptation.
+            alpha: the factor by which one adaptation changes sigma; with 1 it stays as it is.
+            adapt_every: calls of env.step, each a step of every environment, between adaptations.
+            **kwargs: those of Stable-Baselines3's class.
+        """
+        self.scaling = Scaling(delta=delta, sigma=sigma, alpha=alpha, adapt_every=adapt_every)
+        self._unadapted = 0
+        super().__init__(*args, **kwargs)
+
+    def _setup_model(self: Any) -> None:
+        is_dict = isinstance(self.observation_space, gym.spaces.Dict)
+        buffer_class = PerturbedDictRolloutBuffer if is_dict else PerturbedRolloutBuffer
+        if self.rollout_buffer_class not in (None, buffer_class):
+            raise UsageError("rollout_buffer_class cannot be set: it must keep each sample's perturbation")
+        if self.use_sde:
+            raise UsageError("use_sde=True is noise on the last layer's weights already: use Stable-Baselines3's class")
+        if not isinstance(self.action_space, gym.spaces.Box | gym.spaces.Discrete):
+            raise UsageError(f"parameter noise needs a Box or Discrete action space, not {self.action_space}")
+        self.rollout_buffer_class = buffer_class
+        super()._setup_model()  # type: ignore[misc]
+        acting = nn.ModuleList([self.policy.mlp_extractor.policy_net, self.policy.action_net])
+        if not has_layer_norm(acting):
+            warnings.warn(
+                "parameter noise needs layer norm, so that one sigma suits every layer, and this policy has none: "
+                "use paramnoise.sb3.LayerNormActorCriticPolicy",
+                stacklevel=3,
+            )
+        self._layers = PerturbedLayers(acting, has_rows=True)
+        self.rollout_buffer.belong_to(self._layers)
+        self._perturbations = self._layers.none(self.n_envs)
+        self._row_offsets = self._layers.split(self._perturbations)
+
+    def _setup_learn(
+        self: Any, total_timesteps: int, callback: Any = None, reset_num_timesteps: bool = True, *args: Any
+    ) -> Any:
+        if reset_num_timesteps or not hasattr(self, "parameter_noise"):
+            self.parameter_noise = NoiseState(self.scaling.sigma, np.random.default_rng(self.seed))
+        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, *args)  # type: ignore[misc]
+
+    def collect_rollouts(self: Any, *args: Any, **kwargs: Any) -> bool:
+        """Collects a rollout in which every environment acts with its own perturbed policy, for whole episodes."""
+        with self._acting_with_noise():
+            ended_well = super().collect_rollouts(*args, **kwargs)  # type: ignore[misc]
+        for key, value in self.parameter_noise.report().items():
+            self.logger.record(key, value)
+        return ended_well
+
+    def train(self: Any) -> None:
+        """Learns from the rollout: the buffer says with each minibatch which perturbations its samples have."""
+        try:
+            super().train()  # type: ignore[misc]
+        finally:
+            self._layers.restore()
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "_layers", "_perturbations", "_row_offsets"]  # type: ignore[misc]
+
+    @contextlib.contextmanager
+    def _acting_with_noise(self: Any) -> Iterator[None]:
+        """The time of a rollout: a call of the policy acts with noise; `predict`, which is no such call, does not."""
+        hooks = (
+            self.policy.register_forward_pre_hook(lambda *_: self._begin_acting()),
+            self.policy.register_forward_hook(lambda *_: self._end_acting()),
+        )
+        try:
+            yield
+        finally:
+            self._end_acting()
+            for hook in hooks:
+                hook.remove()
+
+    def _begin_acting(self: Any) -> None:
+        state = self.parameter_noise
+        self._unadapted += 1
+        if self._unadapted > self.scaling.adapt_every and self.rollout_buffer.pos:
+            self._adapt()
+            self._unadapted = 1
+        for env in np.flatnonzero(self._last_episode_starts):
+            self._perturbations[env] = self._layers.draw(state.sigma, state.rng)
+            self.rollout_buffer.begin_episode(env, self._perturbations[env].clone())
+        self._layers.row_offsets = self._row_offsets
+
+    def _end_acting(self) -> None:
+        self._layers.restore()
+
+    def _adapt(self: Any) -> None:
+        """Measures the distance on states of the rollout so far, and adapts sigma to it (eq. 1)."""
+        buffer, state = self.rollout_buffer, self.parameter_noise
+        size = min(PROBED_STATES, buffer.pos * buffer.n_envs)
+        at = state.rng.integers(buffer.pos, size=size), state.rng.integers(buffer.n_envs, size=size)
+        if isinstance(buffer.observations, dict):
+            seen: Any = {key: values[at] for key, values in buffer.observations.items()}
+        else:
+            seen = buffer.observations[at]
+        obs = obs_as_tensor(seen, self.device)
+        with torch.no_grad():
+            clean = self._distribution_parameters(obs)
+            self._layers.use(self._layers.fold(self._layers.draw(state.sigma, state.rng)))
+            perturbed = self._distribution_parameters(obs)
+            self._layers.restore()
+        distance = gaussian_distance if isinstance(self.action_space, gym.spaces.Box) else categorical_distance
+        state.adapt(distance(clean, perturbed).item(), self.scaling.delta, self.scaling.alpha)
+
+    def _distribution_parameters(self: Any, obs: Any) -> Tensor:
+        """What distances are taken of: logits, or means and log standard deviations."""
+        distribution = self.policy.get_distribution(obs).distribution
+        if isinstance(self.action_space, gym.spaces.Box):
+            return torch.stack([distribution.mean, distribution.stddev.log()], -2)
+        return distribution.logits
+
+
+class PPO(OnPolicyNoise, stable_baselines3.PPO):
+    """Stable-Baselines3's PPO with parameter space noise."""
+
+
+class A2C(OnPolicyNoise, stable_baselines3.A2C):
+    """Stable-Baselines3's A2C with parameter space noise."""

@@ -1,0 +1,85 @@
+"""Training inside one compiled program, as the host loop has it: the same as elsewhere, and resumable."""
+
+import jax
+import numpy as np
+import pytest
+
+from paramnoise.envs.chain import chain
+from paramnoise.loops import inside
+from paramnoise.loops.compiled import CompiledLoop
+from paramnoise.loops.host import HostLoop
+from paramnoise.loops.inside import Inside
+from paramnoise.loops.jax_vector import JaxGym, JaxVector, jax_source
+from tests.loops.test_loops_agree import CASES, EPISODE
+
+SEEDS, ENVS, STEPS = (7, 3), 2, 12 * EPISODE
+LEARNER, NOISE = CASES["parameter"]
+SOURCE = jax_source(chain(5))
+
+
+def make_loop(seeds=SEEDS) -> HostLoop:
+    return HostLoop(LEARNER, NOISE, SOURCE, seeds=seeds, num_envs=ENVS, log_every=EPISODE)
+
+
+def rows(loop: HostLoop, steps: int = STEPS, **more) -> list:
+    return list(loop.run(steps, eval_every=3 * EPISODE, eval_episodes=1, **more))
+
+
+@pytest.fixture(scope="module")
+def finished() -> tuple[HostLoop, list]:
+    loop = make_loop()
+    return loop, rows(loop)
+
+
+def test_it_is_what_the_compiled_loop_does(finished):
+    loop, ours = finished
+    assert isinstance(loop.collector, Inside)
+    theirs = CompiledLoop(LEARNER, NOISE, chain(5), seeds=SEEDS, eval_every=EPISODE, num_envs=ENVS).run(12)
+    for name in ("step", "episodes", "train_return_mean", "sigma", "distance", "delta", "adaptations", "q_loss"):
+        own = [[row[name] for row in pair] for pair in ours]
+        np.testing.assert_allclose(own, theirs[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_rows_come_when_they_are_due_and_evaluations_with_some_of_them(finished):
+    _, ours = finished
+    assert [pair[0]["step"] for pair in ours] == list(range(EPISODE, STEPS + 1, EPISODE))
+    evaluated = [not np.isnan(pair[0]["eval_return_mean"]) for pair in ours]
+    assert evaluated == [False, False, True] * 4
+
+
+def test_a_loop_restored_in_between_goes_on_exactly_however_long_its_calls_are(finished, monkeypatch):
+    loop, ours = finished
+    monkeypatch.setattr(inside, "CALL_SECONDS", 0.0)  # a step a call, but for the first
+    first, steps = make_loop(), []
+    before = rows(first, on_step=steps.append, should_stop=lambda: bool(steps) and steps[-1] >= 4 * EPISODE + 6)
+    assert first.step == 4 * EPISODE + 6
+    again = make_loop()
+    for member in range(2):
+        again.restore(*first.snapshot(member), member)
+    np.testing.assert_equal(before + rows(again), ours)
+    for one, other in zip(*(jax.tree.leaves(each.state(1)) for each in (loop, again)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_agents_that_learn_from_no_replay_step_the_same_environments_from_outside():
+    envs = JaxVector(chain(5), 2, (0,))
+    first = envs.restart()
+    after = [envs.step(np.array([1, 0])) for _ in range(EPISODE)]
+    np.testing.assert_array_equal(after[-1].truncated, [True, True])
+    np.testing.assert_array_equal(after[-1].obs, first)  # the next episode's, where `next_obs` is the last one's
+    assert not np.array_equal(after[-1].next_obs, first)
+    other = JaxVector(chain(5), 2, (0,))
+    other.restart()
+    envs.step(np.array([1, 1]))
+    np.testing.assert_array_equal(other.restore(envs.snapshot()), envs.snapshot()["obs"])
+    np.testing.assert_equal(other.step(np.array([1, 0])), envs.step(np.array([1, 0])))
+
+
+def test_one_environment_is_gymnasiums():
+    env = JaxGym(chain(5))
+    obs, _ = env.reset(seed=3)
+    np.testing.assert_array_equal(obs, env.reset(seed=3)[0])
+    assert obs in env.observation_space
+    for _ in range(EPISODE):
+        obs, _reward, terminated, truncated, _ = env.step(1)
+    assert (terminated, truncated) == (False, True)
