@@ -125,6 +125,13 @@ def test_presets_are_the_paper_s_and_take_nothing_from_those_of_other_agents(env
     assert make_config("ddpg", "Hopper-v4").agent.hidden_sizes == (64, 64)
 
 
+def test_a_run_of_before_there_was_a_network_of_values_goes_on():
+    before = "00dee13a780b0659dfc65017b7ecc0f81b9e64c9676ba66d3171a796e6928800"  # as that version computed it
+    config = make_config("trpo", "CartPole-v1", exploration="none")
+    assert config.digest() == before
+    assert make_config("trpo", "CartPole-v1", exploration="none", agent={"value_epochs": 3}).digest() != before
+
+
 def test_the_command_line_trains_resumes_and_evaluates(tmp_path, capsys):
     words = ["train", "trpo", "--env", "CartPole-v1", "--batch-size", "60", "--hidden-sizes", "8", "--eval-every", "60"]
     words += ["--eval-episodes", "1", "--num-envs", "2", "--run-dir", str(tmp_path / "run")]

@@ -102,7 +102,8 @@ class AgentEntry:
     title: str
     """In figures and tables."""
     config: type
-    """Its settings: a frozen dataclass with a default for every field; it may say which of them matter (`applying`)."""
+    """Its settings: a frozen dataclass with a default for every field; it may say which of them matter (`applying`),
+    and which were added after runs without them were made (`added_later`), so that these go on."""
     make: Callable[[Any, Spaces], Learner]
     """Settings and the environment's spaces -> the learner."""
     experience: ExperienceKind

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -41,6 +41,8 @@ from paramnoise.validation import lookup, require
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TRPOConfig:
     """Settings of TRPO; the defaults are the paper's (app. A.2), and rllab's where it is silent."""
+
+    added_later: ClassVar = ("baseline", "value_learning_rate", "value_minibatch_size", "value_epochs")
 
     network: NetworkSetting = None
     """A factory (observation_shape, outputs, key) -> module of the means or logits, or its registered name, in place of

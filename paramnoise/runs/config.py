@@ -111,12 +111,19 @@ class RunConfig(RunSettings):
     def digest(self) -> str:
         """A digest of all that a resumed run may not change, but for objects of the user's."""
         values = self.to_json()
-        agent = {name: value for name, value in values["agent"].items() if name not in OWN_PARTS}
+        # Runs of before a setting was added have its default, and a digest without it.
+        added = {name for name in getattr(self.agent, "added_later", ()) if self._has_default(name)}
+        agent = {name: value for name, value in values["agent"].items() if name not in {*OWN_PARTS, *added}}
         kept = {**values, "agent": agent}
         for name in MAY_DIFFER:
             part, _, field = name.rpartition(".")
             (kept[part] if part else kept).pop(field, None)
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+    def _has_default(self, name: str) -> bool:
+        """Whether a setting of the agent is as it is by default."""
+        (field,) = (field for field in dataclasses.fields(self.agent) if field.name == name)
+        return getattr(self.agent, name) == field.default
 
     @classmethod
     def from_json(cls, values: dict[str, Any], parts: Mapping[str, Any] | None = None) -> "RunConfig":
