@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,8 @@ Network = QNetwork | PixelQNetwork | OwnQNetwork
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DQNConfig(QLearningConfig):
     """Settings of DQN."""
+
+    added_later: ClassVar = ("dueling", "n_step", "prioritized", "priority_alpha", "priority_beta", "noisy_sigma")
 
     network: NetworkSetting = None
     """A factory (observation_shape, actions, key) -> module of Q values, or its registered name, in place of ours."""
