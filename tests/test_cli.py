@@ -110,7 +110,6 @@ def test_noisy_layers_come_with_their_exploration_and_train_from_the_command_lin
     assert "noisy_sigma 0.5" in printed
     assert json.loads(Path("run/config.json").read_text())["config"]["agent"]["noisy_sigma"] == 0.5
     assert "noise_scale" in Path("run/progress.csv").read_text().splitlines()[0]
-    assert "finished: 60 steps" in output("resume run --steps 60")
 
 
 def test_time_limits_are_terminal_if_the_command_says_so():

@@ -7,6 +7,7 @@ import pytest
 from paramnoise.agents import Spaces, dqn
 from paramnoise.experience.replay import Transition
 from paramnoise.networks import PixelQNetwork, QNetwork
+from paramnoise.noise.perturbation import selected
 from paramnoise.validation import UsageError
 
 # Without hidden layers Q(s) = W s + b, so that every number below can be checked by hand.
@@ -189,6 +190,13 @@ def test_the_streams_of_a_dueling_network_share_all_hidden_layers_but_the_last(s
     assert len(network.torso.norms) == len(shared)
     assert [layer.weight.shape for layer in network.advantage.layers] == stream
     assert [layer.weight.shape for layer in network.value.layers] == [*stream[:-1], (1, stream[-1][1])]
+
+
+def test_parameter_noise_perturbs_both_streams_and_what_they_share():
+    network = jax.jit(lambda key: QNetwork((3, 8, 6, 4), key=key, dueling=True))(jax.random.key(0)).behaviour
+    chosen = selected(network)
+    linear = [*network.torso.layers, *network.value.layers, *network.advantage.layers]
+    assert sum(jax.tree.leaves(chosen)) == 2 * len(linear) == 10
 
 
 def n_step_transition(*rewards, num_steps, **fields):

@@ -21,7 +21,7 @@ EPISODE = 14
 CASES = {
     "parameter": (dqn.make(dqn.DQNConfig(**SETTINGS), SPACES), ParameterNoise(delta=0.05, adapt_every=1, epsilon=0.1)),
     "epsilon-greedy": (dqn.make(dqn.DQNConfig(**SETTINGS), SPACES), EpsilonGreedy(anneal_steps=100)),
-    "extensions": (dqn.make(dqn.DQNConfig(**SETTINGS, **EXTENSIONS), SPACES), ParameterNoise(sigma=1.0)),
+    "extensions": (dqn.make(dqn.DQNConfig(**SETTINGS, **EXTENSIONS), SPACES), EpsilonGreedy(anneal_steps=100)),
     "bootstrap": (
         bootstrapped_dqn.make(bootstrapped_dqn.BootstrappedDQNConfig(**SETTINGS, num_heads=3), SPACES),
         BootstrapHead(),

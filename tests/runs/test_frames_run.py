@@ -119,9 +119,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, replay_on):
 
 @pytest.mark.parametrize("places", [("host",), pytest.param(("host", "device"), marks=pytest.mark.slow)])
 def test_with_all_extensions_a_resumed_run_is_the_same_and_so_is_replay_on_host_and_device(tmp_path, places):
-    agent = {**AGENT, "double_q": True, "dueling": True, "n_step": 3, "prioritized": True}
+    agent = {**AGENT, "double_q": True, "dueling": True, "n_step": 3, "prioritized": True, "policy_head": False}
     for place in places:
-        whole = config(replay_on=place, agent=agent)
+        whole = config(replay_on=place, agent=agent, exploration="epsilon-greedy", exploration_settings={})
         run(whole, tmp_path / place, watcher=StopAt(10**9))
         run(whole, tmp_path / f"{place} parts", watcher=StopAt(74))
         run(whole, tmp_path / f"{place} parts", resume=True, watcher=StopAt(10**9))
