@@ -33,4 +33,4 @@ class Sides(gym.Env):
         return image
 
 
-gym.register(ID, entry_point=Sides)
+gym.register(ID, entry_point="faults_plugin:Sides")
