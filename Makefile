@@ -45,7 +45,7 @@ test-types: $(TYPES_READY)  ## mypy and pyright on what a user writes
 test-faults: $(READY)  ## the tests of faults, and some random kills, corruptions and command lines: a table of what held
 	$(BIN)/python experiments/faults.py
 
-test-faults-long: $(RAY_READY)  ## 200 kills, 500 corruptions, 500 command lines; with Ray, about an hour and a half
+test-faults-long: $(RAY_READY)  ## 200 kills, 500 corruptions, 500 command lines; with Ray, and for long
 	$(RAY)/bin/python experiments/faults.py --long
 
 test-wheel:  ## the wheel as users have it: away from the checkout, in clean environments of every Python found

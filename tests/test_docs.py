@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+import paramnoise as pn
 from paramnoise.explorations import base as explorations
 
 ROOT = Path(__file__).parent.parent
@@ -54,3 +55,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 def test_the_files_that_a_page_links_to_exist(page: Path):
     targets = [match[1] for match in LINK.finditer(page.read_text()) if "://" not in match[1]]
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_what_is_cited_is_the_version_of_the_package():
+    assert f"\nversion: {pn.__version__}\n" in (ROOT / "CITATION.cff").read_text()
