@@ -72,13 +72,15 @@ test-docs: docs  ## and every link of its pages
 test-faults: $(READY)  ## the tests of faults, and some random kills, corruptions and command lines: a table of what held
 	$(BIN)/python experiments/faults.py
 
-test-faults-long: $(RAY_READY)  ## 200 kills, 500 corruptions, 500 command lines; with Ray, about an hour and a half
+test-faults-long: $(RAY_READY)  ## 200 kills, 500 corruptions, 500 command lines; with Ray, and for long
 	$(RAY)/bin/python experiments/faults.py --long
 
 test-wheel:  ## the wheel as users have it: away from the checkout, in clean environments of every Python found
 	.ci/test-wheel
 
-# Old packages use what newer ones have deprecated: that is a warning here, and no error.
+# Old packages use what newer ones have deprecated: that is a warning here, and no error. The oldest jaxlib prints lines about
+# the programs that it takes from its own cache.
+test-lowest: export TF_CPP_MIN_LOG_LEVEL = 3
 test-lowest: $(LOWEST_READY)  ## a part of the suite with the lowest versions that pyproject.toml allows
 	$(LOWEST)/bin/pytest -W default::DeprecationWarning $(addprefix tests/,agents/test_dqn.py agents/test_ddpg.py agents/test_trpo.py test_api.py test_cli.py runs/test_run.py)
 

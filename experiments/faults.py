@@ -8,6 +8,7 @@ It prints a table of what was tried and what held, then each case that did not, 
 
 import argparse
 import contextlib
+import functools
 import io
 import json
 import os
@@ -63,6 +64,14 @@ class Subject(NamedTuple):
     words: str
     needs: str = "paramnoise"
     """The module without which it cannot be tried."""
+    is_sweep: bool = False
+    """Whether it is a sweep, which goes on when its command is given again, and not a run directory."""
+
+    def command(self, path: Path) -> list[str]:
+        """What starts it in a directory, and goes on with it."""
+        if self.is_sweep:
+            return [*self.words.split(), "--out", str(path)]
+        return [*self.words.split(), "--checkpoint-seconds", "0", "--resume-or-start", "--run-dir", str(path)]
 
 
 VECTORS = "--hidden-sizes 8 8 --batch-size 4 --buffer-size 500 --learning-starts 8 --eval-every 100 --eval-episodes 2"
@@ -89,10 +98,13 @@ SUBJECTS = (
         "--eval-every 50",
     ),
     Subject("es, Ray", f"{ES} --eval-episodes 2 --workers 2 --engine ray", needs="ray"),
+    Subject(
+        "compiled loop",
+        "reproduce chain --scale smoke --lengths 5 --episodes 40 --seeds 2 --workers 1",
+        is_sweep=True,
+    ),
 )
-"""The agents and loops that a run directory keeps."""
-COMPILED = "reproduce chain --scale smoke --lengths 5 --episodes 40 --seeds 2 --workers 1 --out"
-"""The compiled loop, whose sweep goes on when its command is given again."""
+"""Every agent and every loop."""
 
 
 def run_tests() -> Iterator[tuple[str, list[Case]]]:
@@ -116,43 +128,22 @@ def _test_case(test: xml.etree.ElementTree.Element) -> Case:
     return Case(test.get("name", ""), BROKEN, problem.get("message", ""))
 
 
-def kill_runs(kills: int, draw: random.Random, folder: Path) -> Iterator[tuple[str, list[Case]]]:
+def kill_runs(kills: int, draw: random.Random, folder: Path, only: str = "") -> Iterator[tuple[str, list[Case]]]:
     """Kills runs of every subject at random moments; each must end as the one that was not killed."""
-    subjects = [subject for subject in SUBJECTS if find_spec(subject.needs) is not None]
-    for missing in (subject for subject in SUBJECTS if subject not in subjects):
+    asked = [subject for subject in SUBJECTS if only in subject.name]
+    subjects = [subject for subject in asked if find_spec(subject.needs) is not None]
+    for missing in (subject for subject in asked if subject not in subjects):
         print(f"not tried: {missing.name}, which needs {missing.needs}", file=sys.stderr)
-    shares = Counter(number % (len(subjects) + 1) for number in range(kills))
+    shares = Counter(number % len(subjects) for number in range(kills))
     for number, subject in enumerate(subjects):
-        make = _train(subject)
-        yield f"kills: {subject.name}", _killed(make, same_runs, shares[number], draw, folder / subject.name)
-    yield "kills: compiled loop", _killed(_sweep, same_sweeps, shares[len(subjects)], draw, folder / "compiled")
+        yield f"kills: {subject.name}", _killed(subject, shares[number], draw, folder / subject.name)
 
 
-def _train(subject: Subject) -> Callable[[Path], list[str]]:
-    return lambda path: [
-        *subject.words.split(),
-        "--checkpoint-seconds",
-        "0",
-        "--resume-or-start",
-        "--run-dir",
-        str(path),
-    ]
-
-
-def _sweep(path: Path) -> list[str]:
-    return [*COMPILED.split(), str(path)]
-
-
-def _killed(
-    make: Callable[[Path], list[str]],
-    differ: Callable[[Path, Path], str],
-    kills: int,
-    draw: random.Random,
-    folder: Path,
-) -> list[Case]:
-    """So many kills, a few of each run; a case for every run that was killed and then ended."""
+def _killed(subject: Subject, kills: int, draw: random.Random, folder: Path) -> list[Case]:
+    """So many kills, a few of each run, which then goes on to its end; a case for each kill."""
     cases: list[Case] = []
-    began, problem = time.monotonic(), _finish(make(folder / "whole"))
+    differ = same_sweeps if subject.is_sweep else same_runs
+    began, problem = time.monotonic(), _finish(subject.command(folder / "whole"))
     duration = time.monotonic() - began
     if problem:
         return [Case("the run that is not killed", BROKEN, problem)]
@@ -161,9 +152,9 @@ def _killed(
         path, here = folder / f"killed-{left}", min(KILLS_IN_A_ROW, left)
         moments = [draw.uniform(0.0, duration) for _ in range(here)]
         for moment in moments:
-            _start_and_kill(make(path), moment)
+            _start_and_kill(subject.command(path), moment)
         left -= here
-        problem = _finish(make(path)) or differ(folder / "whole", path)
+        problem = _finish(subject.command(path)) or differ(folder / "whole", path)
         cases += [Case("kill", BROKEN if problem else IDENTICAL, f"{path}, killed after {moments} s: {problem}")] * here
     return cases
 
@@ -479,6 +470,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, help="how many processes to kill")
     parser.add_argument("--corruptions", type=int, help="how many files to damage")
     parser.add_argument("--commands", type=int, help="how many command lines to fuzz")
+    parser.add_argument("--only", default="", help="kill only runs whose name has this, such as pixels")
     parser.add_argument("--no-tests", action="store_true", help="leave out the tests of faults")
     parser.add_argument("--seed", type=int, default=0, help="decides what is drawn")
     asked = parser.parse_args()
@@ -500,14 +492,14 @@ def try_all(asked: argparse.Namespace) -> int:
 
     if not asked.no_tests:
         take(run_tests())
-    trials = (
-        (kill_runs, asked.kills),
+    trials: tuple[tuple[Callable[..., Iterator[tuple[str, list[Case]]]], int], ...] = (
+        (functools.partial(kill_runs, only=asked.only), asked.kills),
         (corrupt_runs, asked.corruptions),
         (fuzz_commands, asked.commands),
     )
     with tempfile.TemporaryDirectory() as folder:
-        for trial, count in trials:
-            here = Path(folder) / trial.__name__
+        for number, (trial, count) in enumerate(trials):
+            here = Path(folder) / str(number)
             here.mkdir()
             if count:
                 take(trial(count, random.Random(asked.seed), here))

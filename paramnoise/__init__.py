@@ -4,12 +4,13 @@ What is public here is imported when it is first used, and JAX with it; `gymnasi
 """
 
 import importlib
+import os
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-_IS_COMMAND = Path(sys.argv[0]).stem == "paramnoise" or (sys.argv[0] == "-m" and "paramnoise" in sys.orig_argv)
+_NAME = os.path.splitext(os.path.basename(next(iter(sys.argv), "")))[0]
+_IS_COMMAND = _NAME == "paramnoise" or (_NAME == "-m" and "paramnoise" in sys.orig_argv)
 if _IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # Ctrl-C ends the command at once, from here on: no traceback from the midst of an import or of a computation.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+import paramnoise as pn
 from paramnoise.explorations import base as explorations
 
 ROOT = Path(__file__).parent.parent
@@ -78,3 +79,7 @@ def test_a_heading_s_anchor_has_no_punctuation_and_dashes_for_spaces():
         "the-noise-core",
         "which-delta",
     }
+
+
+def test_what_is_cited_is_the_version_of_the_package():
+    assert f"\nversion: {pn.__version__}\n" in (ROOT / "CITATION.cff").read_text()

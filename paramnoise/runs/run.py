@@ -249,18 +249,21 @@ def train(
         )
         for rows in rows_of_seeds:
             stamped = [clock.stamp(row) for clock, row in zip(clocks, rows, strict=True)]
-            for each, row in zip(files, stamped, strict=bool(files)):
-                each.add(row)
+            with _writing():
+                for each, row in zip(files, stamped, strict=bool(files)):
+                    each.add(row)
             for row in stamped:
                 watcher.on_row(row)
             if files and files[0].is_due():
                 _save(files)
         _save(files)
+        how: dict[str, Any] = {"status": "finished"}
         if loop.step < config.steps:
-            return [each.summarise("interrupted", signal=watcher.signal) for each in files]
-        return [each.summarise("finished") for each in files]
-    except (RunError, OSError, jax.errors.JaxRuntimeError) as error:
-        failed = _as_run_error(error)
+            how = {"status": "interrupted", "signal": watcher.signal}
+        with _writing():
+            return [each.summarise(**how) for each in files]
+    except (RunError, jax.errors.JaxRuntimeError) as error:
+        failed = error if isinstance(error, RunError) else raised_by("JAX", error)  # such as a device without memory
         if traceback := _fail(files, failed):
             failed = RunError(f"{failed} (traceback: {traceback})")
         if failed is error:
@@ -273,15 +276,18 @@ def train(
 
 def _save(files: Sequence["RunFiles"]) -> None:
     """Writes a checkpoint of each run; a kill on the way leaves all at the same step, but for an instant."""
-    for commit in [each.stage() for each in files]:
-        commit()
+    with _writing():
+        for commit in [each.stage() for each in files]:
+            commit()
 
 
-def _as_run_error(error: Exception) -> RunError:
-    """What ends a run as an error of one line: a full disk, or a device without memory, is no fault of the code."""
-    if isinstance(error, RunError):
-        return error
-    return RunError(system_error(error)) if isinstance(error, OSError) else raised_by("JAX", error)
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    """Makes an error of the operating system, such as a full disk, the end of the run; not those of callbacks."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(system_error(error)) from error
 
 
 def _fail(files: Sequence["RunFiles"], error: RunError) -> Path | None:

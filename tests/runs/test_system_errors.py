@@ -87,6 +87,14 @@ def test_an_error_of_the_system_tells_where_and_what():
     assert system_error(OSError("no\nnumber")) == "no number"
 
 
+def test_an_error_of_a_callback_stays_what_it_is(tmp_path):
+    def lose_touch(agent, row):
+        raise ConnectionError("no server")
+
+    with pytest.raises(ConnectionError, match="no server"):
+        tiny().learn(20, log_dir=tmp_path / "run", callback=lose_touch, eval_every=20, **QUIET)
+
+
 def test_an_output_that_cannot_be_written_is_one_line():
     code = "from paramnoise.cli import entry; import sys; sys.argv[1:] = ['--version']; entry()"
     with open("/dev/full", "w") as full:
