@@ -193,6 +193,9 @@ register_env(
                     "train_every": 4,
                     "target_every": 1_000,
                     "double_q": True,
+                    "dueling": True,
+                    "prioritized": True,
+                    "n_step": 3,
                 },
                 explorations={"parameter": {"epsilon_end": 0.1}, "epsilon-greedy": {"epsilon_end": 0.05}},
             )
