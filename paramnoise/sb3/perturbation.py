@@ -27,6 +27,11 @@ class PerturbedLayers:
         self._layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
         if not self._layers:
             raise UsageError(f"{type(network).__name__} has no torch.nn.Linear layer, so there is nothing to perturb")
+        own = [type(layer).__name__ for layer in self._layers if type(layer).forward is not nn.Linear.forward]
+        if own:
+            raise UsageError(
+                f"{own[0]} is a torch.nn.Linear with a forward of its own, which would be bypassed: not taken"
+            )
         self._clean = [(layer.weight, layer.bias) for layer in self._layers]
         self._sizes = [
             size for weight, bias in self._clean for size in (weight.numel(), 0 if bias is None else len(bias))

@@ -81,3 +81,13 @@ def test_noise_is_normal_with_the_standard_deviation_asked_for():
 def test_a_network_without_linear_layers_is_refused():
     with pytest.raises(UsageError, match=r"no torch\.nn\.Linear"):
         PerturbedLayers(nn.Conv2d(1, 1, 1))
+
+
+class Doubled(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(x)
+
+
+def test_a_linear_layer_with_a_forward_of_its_own_is_refused_and_not_bypassed():
+    with pytest.raises(UsageError, match="Doubled"):
+        PerturbedLayers(nn.Sequential(nn.Linear(2, 2), Doubled(2, 2)))
