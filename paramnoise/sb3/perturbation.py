@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from paramnoise.validation import UsageError
 
@@ -93,7 +94,7 @@ class PerturbedLayers:
     def _forward_rows(self, number: int, x: Tensor) -> Tensor:
         """A layer on [rows, in], each row with its own perturbation."""
         (weight, _), (offset, bias) = self._clean[number], self._rows[number]
-        plain = torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
+        plain = F.linear(x, weight) if bias is None else torch.addmm(bias, x, weight.t())
         return torch.baddbmm(plain.unsqueeze(1), x.unsqueeze(1), offset).squeeze(1)
 
 
