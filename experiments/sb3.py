@@ -74,8 +74,8 @@ class Task(NamedTuple):
 
     def make_env(self) -> gym.Env:
         """An environment of its own, for learning or for evaluation."""
-        keywords: dict[str, Any] = {} if self.length is None else {"length": self.length}
-        return Monitor(gym.make(self.env, **keywords))
+        settings: dict[str, Any] = {} if self.length is None else {"length": self.length}
+        return Monitor(gym.make(self.env, **settings))
 
 
 class Measured(NamedTuple):

@@ -106,10 +106,9 @@ class ParameterNoise(BaseCallback):
         if self.locals["reset_num_timesteps"] or not hasattr(self.model, "parameter_noise"):
             self.model.parameter_noise = self._first_state()
         self._starts = np.ones(self.model.n_envs, bool)
-        self._layers = PerturbedLayers(self._network, has_rows=self.model.n_envs > 1)
+        self._layers = PerturbedLayers(self._network)
         self._perturbations = self._layers.none(self.model.n_envs)
-        self._row_offsets = self._layers.split(self._perturbations)
-        self._folded: LayerTensors | None = None
+        self._perturbed: LayerTensors | None = None
         self._install()
 
     def _on_step(self) -> bool:
@@ -164,9 +163,9 @@ class ParameterNoise(BaseCallback):
         self.model.__class__ = Exploring
 
     def remove(self) -> None:
-        """Leaves the model as it was: its class is its own, and its layers are plain ones."""
+        """Leaves the model as it was: its class is its own, and its layers are clean."""
         if self._plain_class is not None:
-            self._layers.remove()
+            self._layers.restore()
             self.model.__class__ = self._plain_class
             self._plain_class = None
 
@@ -190,12 +189,15 @@ class ParameterNoise(BaseCallback):
                 self._perturbations[row] = self._layers.draw(self._state.sigma, self._state.rng)
             self._starts[:] = False
             self.forget_weights()
-        if self.model.n_envs > 1:
-            self._layers.row_offsets = self._row_offsets
+        is_one = self.model.n_envs == 1
+        if self._perturbed is None:
+            with torch.no_grad():
+                each = self._perturbations
+                self._perturbed = self._layers.fold(each[0]) if is_one else self._layers.rows(each)
+        if is_one:
+            self._layers.use(self._perturbed)
         else:
-            if self._folded is None:
-                self._folded = self._layers.fold(self._perturbations[0])
-            self._layers.use(self._folded)
+            self._layers.use_rows(self._perturbed)
         rate = getattr(self.model, "exploration_rate", None)
         if rate is not None and self.epsilon is not None:
             self.model.exploration_rate = self.epsilon
@@ -209,7 +211,7 @@ class ParameterNoise(BaseCallback):
 
     def forget_weights(self) -> None:
         """After learning, or where an episode starts: the perturbed weights of before are out of date."""
-        self._folded = None
+        self._perturbed = None
 
     def _adapt(self) -> None:
         """Measures the distance on states of the replay, and adapts sigma to it (eq. 1)."""

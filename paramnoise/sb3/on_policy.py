@@ -19,7 +19,7 @@ from stable_baselines3.common.utils import obs_as_tensor
 from torch import Tensor, nn
 
 from paramnoise.sb3.distance import categorical_distance, gaussian_distance
-from paramnoise.sb3.perturbation import PerturbedLayers, has_layer_norm
+from paramnoise.sb3.perturbation import LayerTensors, PerturbedLayers, has_layer_norm
 from paramnoise.sb3.scale import NoiseState, Scaling
 from paramnoise.validation import UsageError
 
@@ -60,7 +60,7 @@ class KeepsPerturbations:
         if self.table is None:  # the rollout is complete
             self.table = torch.stack(self.drawn)
         numbers = torch.as_tensor(self.swap_and_flatten(self.numbers)[batch_inds, 0], device=self.device)
-        self.layers.row_offsets = self.layers.split(self.table[numbers])  # these samples are evaluated next
+        self.layers.use_rows(self.layers.rows(self.table[numbers]))  # these samples are evaluated next
         return super()._get_samples(batch_inds, env)  # type: ignore[misc]
 
 
@@ -116,10 +116,10 @@ class OnPolicyNoise:
                 "use paramnoise.sb3.LayerNormActorCriticPolicy",
                 stacklevel=3,
             )
-        self._layers = PerturbedLayers(acting, has_rows=True)
+        self._layers = PerturbedLayers(acting)
         self.rollout_buffer.belong_to(self._layers)
         self._perturbations = self._layers.none(self.n_envs)
-        self._row_offsets = self._layers.split(self._perturbations)
+        self._acting_rows: LayerTensors | None = None
 
     def _setup_learn(
         self: Any, total_timesteps: int, callback: Any = None, reset_num_timesteps: bool = True, *args: Any
@@ -142,9 +142,10 @@ class OnPolicyNoise:
             super().train()  # type: ignore[misc]
         finally:
             self._layers.restore()
+            self._acting_rows = None  # made from the weights of before
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_layers", "_perturbations", "_row_offsets"]  # type: ignore[misc]
+        return [*super()._excluded_save_params(), "_layers", "_perturbations", "_acting_rows"]  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _acting_with_noise(self: Any) -> Iterator[None]:
@@ -169,7 +170,10 @@ class OnPolicyNoise:
         for env in np.flatnonzero(self._last_episode_starts):
             self._perturbations[env] = self._layers.draw(state.sigma, state.rng)
             self.rollout_buffer.begin_episode(env, self._perturbations[env].clone())
-        self._layers.row_offsets = self._row_offsets
+            self._acting_rows = None
+        if self._acting_rows is None:
+            self._acting_rows = self._layers.rows(self._perturbations)
+        self._layers.use_rows(self._acting_rows)
 
     def _end_acting(self) -> None:
         self._layers.restore()

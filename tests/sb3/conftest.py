@@ -2,4 +2,9 @@
 
 import importlib.util
 
-collect_ignore_glob = [] if importlib.util.find_spec("stable_baselines3") else ["test_*.py"]
+if importlib.util.find_spec("stable_baselines3"):
+    import torch
+
+    torch.set_num_threads(1)  # networks this small are slower with more
+else:
+    collect_ignore_glob = ["test_*.py"]

@@ -11,8 +11,6 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from paramnoise import sb3
 
-torch.set_num_threads(1)
-
 ALGORITHMS: dict[str, tuple[type[BaseAlgorithm], type, str]] = {
     "DQN": (stable_baselines3.DQN, sb3.LayerNormDQNPolicy, "CartPole-v1"),
     "QRDQN": (sb3_contrib.QRDQN, sb3.LayerNormQRDQNPolicy, "CartPole-v1"),

@@ -170,7 +170,7 @@ def test_predictions_and_evaluations_within_a_rollout_have_the_clean_policy(algo
     evaluation = EvalCallback(make_vec_env("CartPole-v1"), n_eval_episodes=1, eval_freq=30, verbose=0)
     model.learn(130, callback=[watcher, evaluation])
     assert max(watcher.seen) == 0
-    assert model._layers.row_offsets is None
+    assert not any("forward" in vars(layer) for layer in model.policy.modules())
     assert not model.policy._forward_hooks
     assert not model.policy._forward_pre_hooks
 

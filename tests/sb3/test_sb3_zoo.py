@@ -29,7 +29,18 @@ def test_the_example_of_a_hyperparameter_file_trains_and_saves_its_noise(algorit
         "--seed",
         "1",
     ]
-    words += ["--gym-packages", "paramnoise", "--eval-freq", "-1", "-f", str(tmp_path), "--device", "cpu"]
+    words += [
+        "--gym-packages",
+        "paramnoise",
+        "--eval-freq",
+        "-1",
+        "-f",
+        str(tmp_path),
+        "--device",
+        "cpu",
+        "--num-threads",
+        "1",
+    ]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "rl_zoo3.train", *words], capture_output=True, text=True, check=False
     )
