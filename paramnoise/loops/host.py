@@ -21,6 +21,7 @@ from paramnoise.loops.population import Population
 from paramnoise.loops.step import at_member
 from paramnoise.loops.stepping import Stepping
 from paramnoise.networks.policies import Policy
+from paramnoise.validation import UsageError
 
 
 class Collector(Protocol):
@@ -100,6 +101,10 @@ class HostLoop:
         self._log_every = log_every
         self._evaluator = Evaluator(source.make_envs, eval_max_steps)
         self._has_axis = learner.spaces.shows_frames or _is_inside(learner, source)
+        if overlap and self._has_axis:
+            raise UsageError(
+                "overlap is for environments that show vectors: with frames, or in JAX, learning overlaps already"
+            )
         self.collector: Collector
         if _is_inside(learner, source):
             assert source.functions is not None

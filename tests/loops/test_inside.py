@@ -10,6 +10,7 @@ from paramnoise.loops.compiled import CompiledLoop
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.inside import Inside
 from paramnoise.loops.jax_vector import JaxGym, JaxVector, jax_source
+from paramnoise.validation import UsageError
 from tests.loops.test_loops_agree import CASES, EPISODE
 
 SEEDS, ENVS, STEPS = (7, 3), 2, 12 * EPISODE
@@ -83,3 +84,8 @@ def test_one_environment_is_gymnasiums():
     for _ in range(EPISODE):
         obs, _reward, terminated, truncated, _ = env.step(1)
     assert (terminated, truncated) == (False, True)
+
+
+def test_overlap_is_refused_where_there_is_nothing_to_overlap():
+    with pytest.raises(UsageError, match="overlap is for environments that show vectors"):
+        HostLoop(LEARNER, NOISE, SOURCE, overlap=True)
