@@ -9,7 +9,6 @@ from jax import Array
 from paramnoise.experience import priorities as priority_tree
 from paramnoise.experience.priorities import Priorities
 
-
 MOST_ROWS = 2**31 - 1
 """Rows that 32 bits can count; more would not fit into any memory, which is said elsewhere."""
 
