@@ -48,7 +48,9 @@ class Inside:
     ):
         """Makes the states; nothing is stepped yet. The arguments are those of `HostLoop`."""
         self.progress = Progress(seeds, num_envs)
-        self._learner, self._seeds, self._num_envs = learner, tuple(seeds), num_envs
+        self._learner, self._seeds = learner, tuple(seeds)
+        self.num_envs = num_envs
+        """Environments of each seed."""
         init, self._run, self._report = shared(
             learner,
             exploration,
@@ -67,7 +69,7 @@ class Inside:
 
     def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool], until: int) -> bool:
         """Some steps of every environment with all the learning that is due, as far as `until` at most."""
-        count = min(self._per_call, -(-(until - self.progress.step) // self._num_envs))
+        count = min(self._per_call, -(-(until - self.progress.step) // self.num_envs))
         began = time.perf_counter()
         self._state = self._run(self._state, np.int32(count))
         episodes, total, ended = jax.device_get((self._state.episodes, self._state.ended_returns, self._state.ended))
@@ -75,7 +77,7 @@ class Inside:
         wanted = max(1, min(int(count * CALL_SECONDS / max(seconds, 1e-9)), MOST_GROWTH * count))
         if count == self._per_call or wanted < count:  # a short call says little of how long one could be
             self._per_call = wanted
-        self.progress.step += count * self._num_envs
+        self.progress.step += count * self.num_envs
         self.progress.episodes[:] = episodes
         self.progress.ended = [
             [float(own / number)] if number else [] for own, number in zip(total, ended, strict=True)
