@@ -9,9 +9,6 @@ from jax import Array
 from paramnoise.experience import priorities as priority_tree
 from paramnoise.experience.priorities import Priorities
 
-MOST_ROWS = 2**31 - 1
-"""Rows that 32 bits can count; more would not fit into any memory, which is said elsewhere."""
-
 
 class Drawing(NamedTuple):
     """How batches are drawn from replay: what a learner asks for."""
@@ -117,7 +114,7 @@ def draw(
 
 
 def _uniform_rows(key: Array, replay: Replay, count: int) -> Array:
-    size = jnp.minimum(replay.added, min(replay.capacity, MOST_ROWS))
+    size = jnp.minimum(replay.added, replay.capacity)
     return jax.random.randint(key, (count,), 0, size)
 
 

@@ -58,6 +58,7 @@ class Inside:
             functools.partial(_programs, learner, exploration, env, num_envs, terminal_time_limits),
         )
         keys = jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
+        steps.require_room(jax.eval_shape(init, keys).train, 1)
         self._state: LoopState = init(keys)
         self._loss_names = tuple(self._state.train.losses.total)
         self._per_call = FIRST_CALL

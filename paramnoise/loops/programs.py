@@ -22,7 +22,6 @@ from paramnoise.loops.feeds import Feed
 from paramnoise.loops.sharing import shared
 from paramnoise.loops.step import Behaviour, Losses, TrainState
 from paramnoise.networks.policies import Policy
-from paramnoise.validation import in_units, require_memory
 
 Packed = list[Any]
 News = dict[int, Array]
@@ -67,9 +66,7 @@ class Programs:
             return first(key, jnp.zeros(obs.shape, obs.dtype))
 
         state = jax.eval_shape(init, key)
-        sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)]
-        stored = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state.experience))
-        require_memory((seeds or 1) * sum(sizes), f"the agent, with {in_units(stored)} of replay,")
+        steps.require_room(state, seeds or 1)
         self.policy_shape: Any = jax.eval_shape(learner.policy, state.learner)
         self.init = self._over_seeds(init, (0,))
         pack: type[Packing] = FlatVectors if self.is_flat else Leaves

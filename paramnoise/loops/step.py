@@ -20,6 +20,7 @@ from paramnoise.experience.replay import Transition
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ACT, ADAPT, ANNOTATE, BEGIN, INIT, RANDOM, TRAIN, key_at
 from paramnoise.networks.policies import Policy
+from paramnoise.validation import in_units, require_memory
 
 
 class Losses(NamedTuple):
@@ -73,8 +74,15 @@ def init_with_replay(learner: Learner, exploration: Exploration, key: Array, obs
     config, drawing = learner.config, learner.drawing
     blank = blank_transitions(learner, key, obs)
     empty = replays.init(config.buffer_size, blank, prioritized=drawing.alpha is not None)
+    small = replays.init(obs.shape[0], blank, prioritized=drawing.alpha is not None)  # of any size: shapes alone matter
     draw = lambda replay: replays.draw(key, replay, config.batch_size, obs.shape[0], drawing)[0]  # noqa: E731
-    return init(learner, exploration, key, obs, jax.eval_shape(draw, empty), empty)
+    return init(learner, exploration, key, obs, jax.eval_shape(draw, small), empty)
+
+
+def require_room(state: TrainState, seeds: int) -> None:
+    """Raises UsageError if the states of so many seeds, of which shapes alone matter, would not fit into memory."""
+    size_of = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
+    require_memory(seeds * size_of(state), f"the agent, with {in_units(size_of(state.experience))} of replay,")
 
 
 def blank_transitions(learner: Learner, key: Array, obs: Array) -> Transition:
