@@ -34,7 +34,10 @@ def check(checker: str, code: str, path: Path) -> str:
 
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_the_readme_s_code_has_no_error(checker, tmp_path):
-    code = "\n".join(match[1] for match in BLOCK.finditer((ROOT / "README.md").read_text()))
+    blocks = [match[1] for match in BLOCK.finditer((ROOT / "README.md").read_text())]
+    code = "\n".join(
+        block for block in blocks if "stable_baselines3" not in block
+    )  # which has no place among the checkers
     assert "import paramnoise as pn" in code
     found = check(checker, code, tmp_path)
     assert "no issues found" in found or "0 errors" in found, found
