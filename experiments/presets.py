@@ -85,8 +85,8 @@ TASKS = {
         Task("MountainCarContinuous-v0", "ddpg", ("parameter", "ou"), seeds=10),
         Task("Acrobot-v1", "dqn", ("parameter", "epsilon-greedy")),
         Task("LunarLander-v3", "dqn", ("parameter", "epsilon-greedy")),
-        Task("LunarLanderContinuous-v3", "ddpg", ("parameter", "gaussian")),
-        Task("BipedalWalker-v3", "ddpg", ("parameter", "gaussian")),
+        Task("LunarLanderContinuous-v3", "td3", ("parameter", "gaussian")),
+        Task("BipedalWalker-v3", "td3", ("parameter", "gaussian")),
     )
 }
 """By id, about the cheapest first, which is the order in which they run."""

@@ -206,24 +206,10 @@ register_env(
     help=NEEDS_BOX2D,
 )
 for _env, _steps in (("LunarLanderContinuous-v3", 200_000), ("BipedalWalker-v3", 500_000)):
-    _rate = f"1e-5:{_steps // 2 - 5_000}"
     register_env(
         _env,
         preset=Preset(
-            agents={
-                "ddpg": AgentPreset(
-                    settings={
-                        "actor_learning_rate": f"linear:3e-4:{_rate}",
-                        "critic_learning_rate": f"linear:1e-3:{_rate}",
-                        "critic_l2": 0.0,
-                        "tau": 0.005,
-                        "learning_starts": 4_000,
-                        "train_every": 64,
-                        "train_steps": 32,
-                    },
-                    explorations={"parameter": {"delta": 0.2, "adapt_every": 50}, "gaussian": {"sigma": 0.2}},
-                )
-            },
+            agents={"td3": AgentPreset(settings={"train_every": 8, "train_steps": 8})},
             run={"steps": _steps, "num_envs": 8, "eval_every": _steps // 10},
         ),
         group=GROUP,
