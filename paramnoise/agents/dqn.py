@@ -51,7 +51,7 @@ class DQNConfig(QLearningConfig):
     prioritized: bool = False
     """Draw transitions by their TD errors (Schaul et al. 2016) instead of uniformly."""
     priority_alpha: float = 0.6
-    """With prioritized replay: priorities are |TD error|^alpha; 0: uniform."""
+    """With prioritized replay: the power of absolute TD errors that priorities are; 0: uniform."""
     priority_beta: float | str = "linear:0.4:1.0:100000"
     """With prioritized replay: how much of its bias importance weights undo, 1: all; or a schedule over train steps."""
     noisy_sigma: float | None = None

@@ -209,7 +209,12 @@ for _env, _steps in (("LunarLanderContinuous-v3", 200_000), ("BipedalWalker-v3",
     register_env(
         _env,
         preset=Preset(
-            agents={"td3": AgentPreset(settings={"train_every": 8, "train_steps": 8})},
+            agents={
+                "td3": AgentPreset(
+                    settings={"train_every": 8, "train_steps": 8},
+                    explorations={"parameter": {"delta": 0.2}, "gaussian": {"sigma": 0.1}},
+                )
+            },
             run={"steps": _steps, "num_envs": 8, "eval_every": _steps // 10},
         ),
         group=GROUP,
