@@ -19,6 +19,7 @@ from typing import NamedTuple
 import gymnasium as gym
 
 import paramnoise as pn
+from paramnoise.claims.report import with_table
 from paramnoise.figures.curve_runs import CurveRun, check_envs
 from paramnoise.figures.figure_sweep import Sweep, run_sweep
 from paramnoise.parallel.engine import Engine
@@ -34,7 +35,6 @@ NAME, RESULTS, EVALUATION = "presets", "results.csv", "evaluation.json"
 REPOSITORY = Path(__file__).parent.parent
 MEASURED = REPOSITORY / "results" / NAME / RESULTS
 PAGE = REPOSITORY / "docs" / "presets.md"
-MARKS = "<!-- presets -->", "<!-- /presets -->"
 EPISODES = 100
 """Of the last evaluation, as many as Gymnasium's thresholds are said for."""
 EVALUATION_SEED = 0
@@ -260,8 +260,7 @@ def _cells(rows: Sequence[Measured], task: Task) -> tuple[str, ...]:
 
 def page(text: str, rows: Sequence[Measured]) -> str:
     """The page with the table of these results between its marks."""
-    before, _, rest = text.partition(MARKS[0])
-    return f"{before}{MARKS[0]}\n{table(rows)}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"
+    return with_table(text, NAME, table(rows))
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -29,6 +29,7 @@ from stable_baselines3.common.noise import NormalActionNoise
 
 from paramnoise import sb3
 from paramnoise.claims.paper import CARTPOLE, MOUNTAIN_CAR, SOLVED
+from paramnoise.claims.report import with_table
 from paramnoise.envs.chain import horizon, optimal_return
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.runs.directory import csv_text
@@ -38,7 +39,6 @@ NAME, RESULTS = "sb3", "results.csv"
 REPOSITORY = Path(__file__).parent.parent
 MEASURED = REPOSITORY / "results" / NAME / RESULTS
 PAGE = REPOSITORY / "docs" / "sb3.md"
-MARKS = "<!-- results -->", "<!-- /results -->"
 SEEDS = 5
 EPISODES = 20
 """Noise-free ones of an evaluation."""
@@ -330,8 +330,7 @@ def table(rows: Sequence[dict[str, str]]) -> str:
 
 def page(text: str, rows: Sequence[dict[str, str]]) -> str:
     """The page with the table of these results between its marks."""
-    before, _, rest = text.partition(MARKS[0])
-    return f"{before}{MARKS[0]}\n{table(rows)}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"
+    return with_table(text, "results", table(rows))
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -122,7 +122,12 @@ def with_tables(path: Path, outcomes: Sequence[Outcome]) -> str:
     if not marked:
         raise UsageError(f"{path} has no place for a table: mark one with <!-- claims --> and <!-- /claims -->")
     for word in marked:
-        before, _, rest = page.partition(f"<!-- {word} -->")
-        _, _, after = rest.partition(f"<!-- /{word} -->")
-        page = f"{before}<!-- {word} -->\n{tables[word]}\n<!-- /{word} -->{after}"
+        page = with_table(page, word, tables[word])
     return page
+
+
+def with_table(page: str, word: str, table: str) -> str:
+    """A page with a table in the place that `<!-- word -->` and `<!-- /word -->` mark."""
+    before, _, rest = page.partition(f"<!-- {word} -->")
+    _, _, after = rest.partition(f"<!-- /{word} -->")
+    return f"{before}<!-- {word} -->\n{table}\n<!-- /{word} -->{after}"

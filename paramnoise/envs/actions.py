@@ -13,8 +13,11 @@ _SEVERAL = (gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
 """Spaces of discrete actions with several parts."""
 
 
-def environment_actions(space: gym.Space, actions: np.ndarray) -> np.ndarray:
-    """Actions of a policy, [batch, ...], in the units, the shape and the dtype of an environment's own space."""
+def environment_actions(space: gym.Space, actions: Any) -> Any:
+    """Actions of a policy, [batch, ...], in the units, the shape and the dtype of an environment's own space.
+
+    Both are arrays of NumPy, or both of JAX.
+    """
     if isinstance(space, _SEVERAL):
         return actions.reshape(len(actions), *space.shape).astype(space.dtype)
     if not isinstance(space, gym.spaces.Box):

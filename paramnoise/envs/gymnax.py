@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from paramnoise.envs.actions import environment_actions
 from paramnoise.envs.base import AgentPreset, Preset, Settings, register_family
 from paramnoise.loops.environments import EnvSource, JaxEnv, JaxStep
 from paramnoise.loops.jax_vector import jax_source
@@ -61,8 +62,9 @@ def _made(name: str, env_kwargs: tuple[tuple[str, Any], ...]) -> JaxEnv:
         return _vector(obs), state
 
     def step(key: Array, state: Any, action: Array) -> JaxStep:
+        own = environment_actions(action_space, action[None])[0]
         with _no_word_of_the_future():
-            obs, state, reward, terminated, _ = env.step_env(key, state, _own_action(action_space, action), endless)
+            obs, state, reward, terminated, _ = env.step_env(key, state, own, endless)
         terminated = jnp.asarray(terminated, bool)
         reward = jnp.asarray(reward, jnp.float32).reshape(())
         return JaxStep(_vector(obs), state, reward, terminated, (state.time >= limit) & ~terminated)
@@ -98,14 +100,6 @@ def _action_space(name: str, space: Any) -> gym.Space:
         raise UsageError(f"{PREFIX}{name} takes {type(space).__name__} actions, which no agent chooses")
     low, high = (np.broadcast_to(np.asarray(bound, np.float32), space.shape) for bound in (space.low, space.high))
     return gym.spaces.Box(low, high, dtype=np.float32)
-
-
-def _own_action(space: gym.Space, action: Array) -> Array:
-    """An agent's action in the environment's units and shape."""
-    if not isinstance(space, gym.spaces.Box):
-        return action
-    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
-    return (low + high) / 2 + (high - low) / 2 * action.reshape(space.shape)
 
 
 def _no_word_of_the_future() -> Any:

@@ -136,17 +136,24 @@ def _epoch(
     state = advance(learner, exploration, env, state, epoch_steps)
     key = key_for(state.train, EVALUATE)
     returns = evaluate(learner.policy(state.train.learner), env, key, eval_episodes)
-    training, reported = steps.report(exploration, state.train)
+    ended_returns, ended = state.ended_returns, state.ended
+    state, reported = report(exploration, state)
     row = {
-        "step": training.step,
+        "step": state.train.step,
         "episodes": state.episodes,
         "eval_return_mean": jnp.mean(returns),
         "eval_return_median": jnp.median(returns),
-        "train_return_mean": state.ended_returns / state.ended,
+        "train_return_mean": ended_returns / ended,
         **reported,
     }
+    return state, row
+
+
+def report(exploration: Exploration, state: LoopState) -> tuple[LoopState, dict[str, Array]]:
+    """The state with means that start anew, and what a log should show of learning and exploration."""
+    training, shown = steps.report(exploration, state.train)
     fresh = {"ended_returns": jnp.zeros_like(state.ended_returns), "ended": jnp.zeros_like(state.ended)}
-    return state._replace(train=training, **fresh), row
+    return state._replace(train=training, **fresh), shown
 
 
 def advance(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState, count: Array | int) -> LoopState:

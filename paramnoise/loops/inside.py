@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from paramnoise.agents.base import Learner
 from paramnoise.explorations.base import Exploration
@@ -159,12 +158,7 @@ def _programs(
     env = compiled.for_training(env, terminal_time_limits)
     init = functools.partial(compiled.init, learner, exploration, env, num_envs)
     advance = functools.partial(compiled.advance, learner, exploration, env)
-
-    def report(state: LoopState) -> tuple[LoopState, dict[str, Array]]:
-        training, shown = steps.report(exploration, state.train)
-        fresh = {"ended_returns": jnp.zeros_like(state.ended_returns), "ended": jnp.zeros_like(state.ended)}
-        return state._replace(train=training, **fresh), shown
-
+    report = functools.partial(compiled.report, exploration)
     over_seeds = functools.partial(jax.vmap, axis_name=SEEDS)
     return (
         jax.jit(over_seeds(init, out_axes=AXES)),
