@@ -139,7 +139,7 @@ def _make_by_id(name: str, kwargs: Mapping[str, Any]) -> gym.Env:
     try:
         # The paper's tasks are older versions, and Box2D warns of its own types: Python crashes where that is an error.
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-            return gym.make(env_id(name), **kwargs)
+            return gym.make(env_id(name), **{"disable_env_checker": True, **kwargs})  # `CheckedEnv` does it
     except (gym.error.UnregisteredEnv, ModuleNotFoundError) as error:
         raise UsageError(
             f"unknown environment {name!r}: {one_line(error)} (`paramnoise envs` lists those installed)"

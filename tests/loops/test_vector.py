@@ -238,3 +238,13 @@ def test_an_endless_episode_is_kept_up_to_a_bound_and_the_line_says_when_exact_r
         vector.step(np.array([0, 1]))
     assert [len(taken) for taken in vector._taken] == [7, 7]
     assert np.isfinite(shown).all()
+
+
+def test_a_number_whose_square_overflows_is_finite_and_passes():
+    class Large(Scripted):
+        def _obs(self):
+            return np.full(2, 1e30, np.float32)
+
+    vector = VectorEnv(lambda: Large(9, terminates=True), 1, [0])
+    vector.restart()
+    assert vector.step(np.array([1])).next_obs.tolist() == np.full((1, 2), 1e30, np.float32).tolist()
