@@ -63,6 +63,13 @@ QUEUE = (
     Item("ddpg-sparse-l2"),
     Item("trpo-dense"),
     Item("es", {"envs": ("Hopper", "InvertedPendulum")}),  # what its other tasks need is known; see results/es
+    Item("rivals-chain"),
+    Item("rivals-dqn"),
+    Item("rivals-ppo"),
+    Item("rivals-trpo"),
+    Item("rivals-td3"),
+    Item("rivals-sac"),
+    Item("rivals-ddpg"),
 )
 """In the order in which they are run."""
 

@@ -1,11 +1,15 @@
-"""Do our learners learn as well as those of SBX with the same settings? HalfCheetah, Hopper, Walker2d, over seeds.
+"""Do our learners learn as well as their peers with the same settings? HalfCheetah, Hopper, Walker2d, over seeds.
 
     python experiments/learners.py run --out DIR --workers 2
+    python experiments/learners.py status --out DIR
     python experiments/learners.py report --out DIR
+    python experiments/learners.py page
 
 It needs the extra bench. A run of ours is in DIR/learners/AGENT/TASK/ours/seed-S and goes on where it was stopped; one
-of a peer is beside it and begins anew if it was stopped. `report` prints, for each agent, the ratio of the
-interquartile means over the three tasks, ours over theirs, with its 95 % interval.
+of a peer is beside it and begins anew if it was stopped; a finished run is never run again. `status` says what is left,
+and how many hours of one core that takes. `report` prints, for each agent, the ratio of the interquartile means over
+the three tasks, ours over theirs, with its 95 % interval. `page` writes docs/learners.md and its pictures from
+results/learners/results.csv, which is a copy of DIR/learners/results.csv.
 """
 
 import argparse
@@ -13,15 +17,21 @@ import csv
 import dataclasses
 import functools
 import importlib
+import statistics
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
+from paramnoise.claims.report import with_table
 from paramnoise.envs.base import ENVS
+from paramnoise.figures.base import Method
 from paramnoise.figures.curve_results import Point, read_results, write_results
 from paramnoise.figures.curve_runs import CurveRun, check_envs
 from paramnoise.figures.figure_sweep import Sweep, run_sweep
@@ -36,10 +46,15 @@ from paramnoise.runs.directory import csv_text
 from paramnoise.validation import UsageError, lookup, require_extra
 
 NAME, RESULTS, CURVE, OURS = "learners", "results.csv", "curve.csv", "ours"
+REPOSITORY = Path(__file__).parent.parent
+MEASURED = REPOSITORY / "results" / NAME / RESULTS
+PAGE = REPOSITORY / "docs" / "learners.md"
+ASKED = 0.8
+"""What the lower end of a ratio's interval should reach."""
 TASKS = ("HalfCheetah-v4", "Hopper-v4", "Walker2d-v4")
 SEEDS = 10
-EVAL_EVERY, EVAL_EPISODES, LAST = 10_000, 10, 5
-"""Steps between evaluations, noise-free episodes of each, and the evaluations whose mean is a run's score."""
+EVAL_EPISODES, LAST = 10, 5
+"""Noise-free episodes of an evaluation, and the evaluations whose mean is a run's score."""
 EVALUATION_SEED = 1_000_000
 """Where the seeds of the episodes begin by which peers are evaluated."""
 
@@ -59,7 +74,9 @@ class Compared:
     peer: Mapping[str, Any]
     """Keywords of the peer."""
     library: str = "sbx"
-    """The peer's module; `stable_baselines3` where SBX has no such agent."""
+    """The peer's module, `sbx` or `stable_baselines3`."""
+    eval_every: int = 10_000
+    """Steps between evaluations."""
     sigma: float | None = None
     """The standard deviation of the peer's Gaussian noise on actions."""
 
@@ -98,8 +115,18 @@ AGENTS = {
         explored={},
         peer={**PEER, "tau": 0.005},
     ),
+    "ppo": Compared(
+        steps=49 * 10_240,  # the first multiple of the steps between evaluations that is at least 500,000
+        exploration="none",
+        settings={},  # the defaults of both are the same
+        explored={},
+        peer={"device": "cpu"},
+        library="stable_baselines3",
+        eval_every=5 * 2_048,  # whole batches, between which alone the peer can be evaluated
+    ),
 }
-"""By name, in the order in which they run. PPO's place is here: 500,000 steps, and its settings for both sides."""
+"""By name, in the order in which they run."""
+LIBRARIES = {"sbx": "SBX", "stable_baselines3": "Stable-Baselines3"}
 
 
 class PeerRun(NamedTuple):
@@ -131,10 +158,22 @@ class PeerRun(NamedTuple):
         """The evaluations on disk, up to the steps asked for."""
         if not self.path.exists():
             return []
-        with self.path.open(newline="") as file:
-            rows = [(int(row["step"]), float(row["return"])) for row in csv.DictReader(file)]
         own = (self.env, self.agent, self.library, self.seed)
-        return [Point(*own, step, value) for step, value in rows if step <= self.steps]
+        return [Point(*own, int(row["step"]), float(row["return"])) for row in self._rows()]
+
+    def _rows(self) -> list[dict[str, str]]:
+        """Those of its file up to the first that has as many steps as are asked for."""
+        with self.path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        enough = [place for place, row in enumerate(rows) if int(row["step"]) >= self.steps]
+        return rows[: enough[0] + 1] if enough else rows
+
+    def rate(self) -> float | None:
+        """Steps per second, evaluations included; None before the first."""
+        if not self.curve():
+            return None
+        last = self._rows()[-1]
+        return int(last["step"]) / float(last["seconds"])
 
     def steps_done(self) -> int:
         """The steps on disk that will not be done again."""
@@ -155,18 +194,19 @@ class PeerRun(NamedTuple):
 
     def train(self, line: Line) -> bool:
         """Trains from the beginning, with an evaluation every so often; returns whether it came to the end."""
-        model, rows = self.peer(), []
+        model, rows, began = self.peer(), [], time.perf_counter()
         while model.num_timesteps < self.steps and not line.should_stop():
-            due = min(EVAL_EVERY, self.steps - model.num_timesteps)
+            due = min(AGENTS[self.agent].eval_every, self.steps - model.num_timesteps)
             model.learn(due, reset_num_timesteps=False, callback=lambda *_: not line.should_stop())
             if not line.should_stop():
-                rows.append({"step": model.num_timesteps, "return": noise_free_return(model, self.env, self.seed)})
+                step, value = model.num_timesteps, noise_free_return(model, self.env, self.seed)
+                rows.append({"step": step, "return": value, "seconds": round(time.perf_counter() - began, 1)})
                 self._write(rows)
-                line.report(functools.partial(Progress, model.num_timesteps, rows[-1]["return"], 0.0))
+                line.report(functools.partial(Progress, step, value, step / max(rows[-1]["seconds"], 1e-6)))
         return self.is_finished()
 
     def _write(self, rows: list[dict[str, float]]) -> None:
-        text = csv_text(("step", "return"), rows)
+        text = csv_text(("step", "return", "seconds"), rows)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path, lambda file: file.write(text.encode()))
 
@@ -213,7 +253,7 @@ def our_run(folder: Path, agent: str, env: str, seed: int, steps: int) -> CurveR
         agent=compared.settings,
         seed=seed,
         steps=steps,
-        eval_every=min(EVAL_EVERY, steps),
+        eval_every=min(compared.eval_every, steps),
         eval_episodes=EVAL_EPISODES,
     )
     return CurveRun(folder, OURS, OURS, config)
@@ -235,7 +275,8 @@ def run(out: Path, agents: Sequence[str], seeds: int, steps: int | None, workers
     """`run`: trains what is not on disk, and writes results.csv; returns the exit status."""
     for library in {AGENTS[agent].library for agent in agents}:
         require_extra(library, "bench", "the peers")
-    runs = all_runs(out, agents, seeds, steps)
+    known = all_runs(out, AGENTS, seeds, steps)
+    runs = [each for each in known if agent_of(each) in agents]
     ours = [each for each in runs if isinstance(each, CurveRun)]
     for each in ours:
         each.check()
@@ -243,7 +284,7 @@ def run(out: Path, agents: Sequence[str], seeds: int, steps: int | None, workers
     todo, engine = [each for each in runs if not each.is_finished()], Engine(workers=workers)
 
     def write() -> bool:
-        points = [point for each in runs for point in each.curve()]
+        points = [point for each in known for point in each.curve()]  # several calls may share the work
         if points:
             write_results(points, out / NAME / RESULTS)
         return bool(points)
@@ -260,6 +301,50 @@ def run(out: Path, agents: Sequence[str], seeds: int, steps: int | None, workers
     status = run_sweep(sweep, engine)
     print(out / NAME / RESULTS if write() else "no run has a result yet")
     return status
+
+
+def agent_of(each: CurveRun | PeerRun) -> str:
+    """The agent that a run is of, or its peer."""
+    return each.agent if isinstance(each, PeerRun) else each.config.algorithm
+
+
+def side_of(each: CurveRun | PeerRun) -> str:
+    """Ours, or the peer's library."""
+    return each.library if isinstance(each, PeerRun) else OURS
+
+
+def rate_of(each: CurveRun | PeerRun) -> float | None:
+    """Steps per second of a run so far; None before its first evaluation."""
+    if isinstance(each, PeerRun):
+        return each.rate()
+    rows = each.directory.rows()
+    return int(rows[-1]["step"]) / float(rows[-1]["wall_time"]) if rows else None
+
+
+def show_status(out: Path, agents: Sequence[str], seeds: int, steps: int | None) -> int:
+    """`status`: prints what is done and left, and the hours of one core that this takes."""
+    table = Table("agent", "side", "finished", "steps left", "steps/s of a core", "core-hours left")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    runs, total, unknown = all_runs(out, agents, seeds, steps), 0.0, 0
+    for agent in agents:
+        for side in (OURS, AGENTS[agent].library):
+            own = [each for each in runs if (agent_of(each), side_of(each)) == (agent, side)]
+            left = sum(each.steps - each.steps_done() for each in own)
+            rates = [rate for each in own if (rate := rate_of(each)) is not None]
+            rate = statistics.median(rates) if rates else None
+            hours = left / rate / 3600 if rate else None
+            total, unknown = total + (hours or 0), unknown + (hours is None)
+            finished = f"{sum(each.is_finished() for each in own)} of {len(own)}"
+            shown = ("", "?") if rate is None or hours is None else (f"{rate:,.0f}", f"{hours:.1f}")
+            table.add_row(agent, side, finished, f"{left:,}", *shown)
+    console = Console()
+    if not console.is_terminal:
+        console.width = 100
+    console.print(table)
+    not_begun = f", and those of {unknown} more without an evaluation yet" if unknown else ""
+    print(f"{total:.1f} core-hours left{not_begun}")
+    return 0
 
 
 def scores(points: Iterable[Point], agent: str, side: str) -> list[np.ndarray]:
@@ -286,7 +371,10 @@ def compare(points: Sequence[Point], agent: str) -> tuple[float, float, Estimate
 
 def report(out: Path) -> int:
     """`report`: prints what results.csv says of each agent."""
-    points = read_results(out / NAME / RESULTS)
+    path = out / NAME / RESULTS
+    if not path.exists():
+        raise UsageError(f"{path} does not exist: `run` writes it")
+    points = read_results(path)
     for agent, compared in AGENTS.items():
         if not any(point.algorithm == agent for point in points):
             print(f"{agent}: not run yet")
@@ -300,24 +388,92 @@ def report(out: Path) -> int:
     return 0
 
 
+def table(points: Sequence[Point]) -> str:
+    """The page's table, from results.csv alone: a row per agent, run or not."""
+    header = ("agent", "peer", "IQM, ours", "IQM, peer", "ratio (95% interval)", f"lower end at least {ASKED}", "seeds")
+    lines: list[Sequence[str]] = [header, ["---"] * len(header)]
+    for agent, compared in AGENTS.items():
+        own = [point for point in points if point.algorithm == agent]
+        name = (agent.upper(), LIBRARIES[compared.library])
+        sides = [scores(own, agent, side) for side in (OURS, compared.library)]
+        if min(map(len, sides)) < len(TASKS):
+            lines.append((*name, "not run yet" if not own else "not all tasks run yet", "", "", "", ""))
+            continue
+        ours, theirs, ratio = compare(own, agent)
+        seeds = min(len(task) for side in sides for task in side)
+        interval = f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+        reached = "yes" if ratio.low >= ASKED else "no"
+        lines.append((*name, f"{ours:.3f}", f"{theirs:.3f}", interval, reached, f"{seeds} of {SEEDS}"))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+class Curves(NamedTuple):
+    """The two sides of one agent as lines of a figure."""
+
+    methods: Sequence[Method]
+    steps_per_epoch: int = 10_000
+
+
+def pictures(points: Iterable[Point]) -> str:
+    """The curves of the agents that have results, in Markdown."""
+    have = {point.algorithm for point in points}
+    return "\n".join(
+        f"![{agent.upper()}: ours and {LIBRARIES[compared.library]}](../results/{NAME}/{agent}.png)"
+        for agent, compared in AGENTS.items()
+        if agent in have
+    )
+
+
+def draw(points: Sequence[Point], folder: Path) -> None:
+    """Draws both curves of each agent that has results: a panel per task."""
+    from paramnoise.figures.plots import plot_learning_curves
+
+    for agent, compared in AGENTS.items():
+        sides = {OURS: "Ours", compared.library: LIBRARIES[compared.library]}
+        lines = Curves([Method(agent, side, label) for side, label in sides.items()])
+        if own := [point for point in points if point.algorithm == agent]:
+            plot_learning_curves(lines, own, folder / f"{agent}.png")
+
+
+def page(text: str, points: Sequence[Point]) -> str:
+    """The page with the table and the pictures of these results between its marks."""
+    return with_table(with_table(text, "ratios", table(points)), "curves", pictures(points))
+
+
+def write_page() -> int:
+    """`page`: writes the page's table and its pictures from the results that are kept."""
+    points = read_results(MEASURED) if MEASURED.exists() else []
+    draw(points, MEASURED.parent)
+    text = page(PAGE.read_text(), points)
+    write_atomically(PAGE, lambda file: file.write(text.encode()))
+    print(PAGE)
+    return 0
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="learners.py", description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     training = commands.add_parser("run", help="run what is not on disk")
     training.add_argument("--workers", type=int, default=cores(), help="runs side by side; default: the cores")
-    training.add_argument("--agents", nargs="+", default=list(AGENTS), help="some agents; default: all")
-    training.add_argument("--seeds", type=int, default=SEEDS, help=f"seeds of each; default: {SEEDS}")
-    training.add_argument("--steps", type=int, help="environment steps of a run; default: those of its agent")
-    reporting = commands.add_parser("report", help="print the ratios")
-    for command in (training, reporting):
+    status = commands.add_parser("status", help="what is done and left")
+    for command in (training, status):
+        command.add_argument("--agents", nargs="+", default=list(AGENTS), help="some agents; default: all")
+        command.add_argument("--seeds", type=int, default=SEEDS, help=f"seeds of each; default: {SEEDS}")
+        command.add_argument("--steps", type=int, help="environment steps of a run; default: those of its agent")
+    for command in (training, status, commands.add_parser("report", help="print the ratios")):
         command.add_argument("--out", type=Path, required=True, help="where the runs and results.csv are kept")
+    commands.add_parser("page", help=f"write {PAGE.name} from {MEASURED.relative_to(REPOSITORY)}")
     args = parser.parse_args(words)
     try:
+        if args.command == "page":
+            return write_page()
         if args.command == "report":
             return report(args.out)
         for name in args.agents:
             lookup("agent", name, AGENTS)
+        if args.command == "status":
+            return show_status(args.out, args.agents, args.seeds, args.steps)
         return run(args.out, args.agents, args.seeds, args.steps, args.workers)
     except UsageError as error:
         print(error, file=sys.stderr)

@@ -31,8 +31,7 @@ def arrays(agent):
 
 @pytest.mark.parametrize(("cls", "exploration"), CASES, ids=lambda value: getattr(value, "kind", None))
 def test_an_agent_saved_within_a_cycle_learns_on_as_one_that_was_never_saved(tmp_path, cls, exploration):
-    own = {"std_from_features": True} if exploration.kind == "gsde" else {}
-    agent = cls("Pendulum-v1", exploration=exploration, num_envs=2, seed=3, **SETTINGS, **own).learn(118, **QUIET)
+    agent = cls("Pendulum-v1", exploration=exploration, num_envs=2, seed=3, **SETTINGS).learn(118, **QUIET)
     agent.save(tmp_path)
     loaded = pn.load(tmp_path)
     assert type(loaded) is cls

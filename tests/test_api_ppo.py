@@ -14,8 +14,9 @@ def tiny(env="Pendulum-v1", exploration="parameter", **settings):
     return pn.PPO(env, exploration=exploration, num_envs=2, **{**SETTINGS, **settings})
 
 
-def test_an_agent_saved_within_a_batch_learns_on_as_one_that_was_never_saved(tmp_path):
-    agent = tiny().learn(150, **QUIET)  # the last batch ended at 120
+@pytest.mark.parametrize("exploration", ["parameter", "gsde"])
+def test_an_agent_saved_within_a_batch_learns_on_as_one_that_was_never_saved(tmp_path, exploration):
+    agent = tiny(exploration=exploration).learn(150, **QUIET)  # the last batch ended at 120
     agent.save(tmp_path)
     loaded = pn.load(tmp_path)
     for one, other in zip(arrays(agent.learn(150, **QUIET)), arrays(loaded.learn(150, **QUIET)), strict=True):
@@ -29,6 +30,17 @@ def test_an_action_with_several_parts_is_learned_and_predicted_in_its_own_shape(
     assert agent.evaluate(episodes=4).returns == (40.0,) * 4  # the right choice of every part at every step
     actions, _ = agent.predict(np.array([0, 1, 1]))
     np.testing.assert_array_equal(actions, multi_discrete().keys[[0, 1, 1]])
+
+
+def test_gsde_asks_for_a_variance_from_features_which_discrete_actions_and_other_networks_do_not_have():
+    assert make_config("ppo", "Hopper-v4", exploration="gsde").agent.std_from_features
+    assert not make_config("ppo", "Hopper-v4", exploration="none").agent.std_from_features
+    with pytest.raises(pn.UsageError, match="gsde needs, is for continuous actions"):
+        tiny("CartPole-v1", "gsde")
+    with pytest.raises(pn.UsageError, match="std_from_features must be False with a network of your own"):
+        tiny(exploration="gsde", network=lambda shape, outputs, key: None)
+    with pytest.raises(pn.UsageError, match="set std_from_features=True"):
+        tiny(exploration="gsde", std_from_features=False)
 
 
 def test_the_defaults_are_those_of_stable_baselines3_and_its_noise_is_adapted():

@@ -13,12 +13,29 @@ from paramnoise.agents import baseline
 from paramnoise.agents.base import Spaces
 from paramnoise.experience.rollout import Rollout
 from paramnoise.networks import MLP
+from paramnoise.networks.gsde import StateGaussianPolicy, first_log_std
 from paramnoise.networks.own import make_network
 from paramnoise.networks.policies import CategoricalPolicy, GaussianPolicy, MultiCategoricalPolicy, StochasticPolicy
+from paramnoise.validation import UsageError
 
 
-def stochastic_policy(spaces: Spaces, network: Any, initial_std: float) -> StochasticPolicy:
-    """The distribution that suits the actions, with its parameters from a network."""
+def stochastic_policy(
+    spaces: Spaces, network: Any, initial_std: float, std_from_features: bool = False
+) -> StochasticPolicy:
+    """The distribution that suits the actions, with its parameters from a network.
+
+    Args:
+        spaces: of the environment.
+        network: of means or logits.
+        initial_std: of Gaussians, at first.
+        std_from_features: whether that of Gaussians comes from the network's features; it is then an MLP.
+    """
+    if std_from_features and spaces.is_discrete:
+        raise UsageError("std_from_features, which gsde needs, is for continuous actions")
+    if std_from_features:
+        dimensions, features = network.layers[-1].weight.shape
+        first = math.log(initial_std) + first_log_std(features)
+        return StateGaussianPolicy(network, jnp.full((features, dimensions), first))
     if spaces.parts:
         return MultiCategoricalPolicy(network, spaces.parts)
     if spaces.is_discrete:

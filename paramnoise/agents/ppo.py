@@ -6,7 +6,7 @@ policy at phi + offset, and gradients go to phi. Without noise the offsets are 0
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,8 @@ from paramnoise.validation import require
 class PPOConfig:
     """Settings of PPO; the defaults are those of Stable-Baselines3."""
 
+    added_later: ClassVar = ("std_from_features",)
+
     network: NetworkSetting = None
     """A factory (observation_shape, outputs, key) -> module, or its registered name, in place of ours; it makes the
     network of means or logits, and with 1 output that of values."""
@@ -37,7 +39,11 @@ class PPOConfig:
     layer_norm: bool = False
     """Layer norm before each nonlinearity."""
     initial_std: float = 1.0
-    """The first standard deviation of a Gaussian policy, in units of half the action range."""
+    """The first standard deviation of a Gaussian policy, in units of half the action range; if it comes from features,
+    where their root mean square is 1."""
+    std_from_features: bool = False
+    """Let the standard deviations come from the features of the last hidden layer, by learned weights, and not be the
+    same in every state: what the exploration gsde needs."""
     learning_rate: float | str = 3e-4
     """Adam's step size; or a schedule over train steps, such as linear:3e-4:1e-5:100000."""
     optimizer: OptimizerSetting = None
@@ -64,6 +70,8 @@ class PPOConfig:
     def __post_init__(self) -> None:
         if self.network is not None:
             find_network(self.network)
+            own = self.std_from_features
+            require(not own, "std_from_features", own, "False with a network of your own")
         require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all at least 1")
         schedules.check("learning_rate", self.learning_rate)
         require(self.max_grad_norm is None or self.max_grad_norm > 0, "max_grad_norm", self.max_grad_norm, "above 0")
@@ -80,7 +88,7 @@ class PPOConfig:
 
     def applying(self, spaces: Spaces) -> dict[str, Any]:
         """The settings that matter in such spaces."""
-        absent = {"initial_std"} if spaces.is_discrete else set()
+        absent = {"initial_std", "std_from_features"} if spaces.is_discrete else set()
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in absent}
 
 
@@ -133,7 +141,7 @@ def make(config: PPOConfig, spaces: Spaces) -> Learner:
     def init(key: Array) -> PPOState:
         policy_key, values_key, key = jax.random.split(key, 3)
         means_or_logits = make_tanh_network(config, spaces, spaces.actions, 0.01, policy_key)
-        policy = stochastic_policy(spaces, means_or_logits, config.initial_std)
+        policy = stochastic_policy(spaces, means_or_logits, config.initial_std, config.std_from_features)
         networks = Networks(policy, make_tanh_network(config, spaces, 1, 1.0, values_key))
         return PPOState(networks, _optimizer(config).init(networks), key, jnp.int32(0))
 

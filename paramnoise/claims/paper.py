@@ -90,8 +90,8 @@ ATARI = (
         sentence="Double DQN, prioritized replay and dueling networks are orthogonal to parameter noise and would "
         "likely improve results further.",
         where="sec. 4.1, said without runs",
-        figure="rivals",
-        read=sources.curves,
+        figure="rivals-atari",
+        read=sources.exploring_scores,
         rule=Improves(subject=f"{PARAMETER}-{RAINBOW}", others=(PARAMETER, f"{EPSILON_GREEDY}-{RAINBOW}")),
         asks=Scale(seeds=3, steps=1_000_000),
         decided=BEFORE,

@@ -103,7 +103,6 @@ register_env(
             "sac": AgentPreset(
                 settings={"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "gamma": 0.98},
                 explorations={"parameter": {"delta": 0.2}, "pink": {"horizon": 200}},
-                settings_with={"gsde": {"std_from_features": True}},
             ),
         },
         run={"steps": 20_000, "eval_every": 2_000},

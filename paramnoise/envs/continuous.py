@@ -92,10 +92,7 @@ def _preset(env: str, noise: float, critic_l2: float | None = None) -> Preset:
                 settings={} if critic_l2 is None else {"critic_l2": critic_l2}, explorations=explorations
             ),
             "td3": AgentPreset(explorations=explorations),
-            "sac": AgentPreset(
-                explorations={"parameter": explorations["parameter"], "pink": horizon},
-                settings_with={"gsde": {"std_from_features": True}},
-            ),
+            "sac": AgentPreset(explorations={"parameter": explorations["parameter"], "pink": horizon}),
             "trpo": AgentPreset(settings={"hidden_sizes": (64, 64)} if env in _LOCOMOTION else {}),
         },
         run={"steps": 1_000_000, "eval_every": 10_000, "eval_episodes": 20},

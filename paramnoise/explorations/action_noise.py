@@ -30,7 +30,7 @@ class Gaussian(Exploration):
         actions = jax.vmap(policy)(obs)
         return state, jnp.clip(actions + self.sigma * jax.random.normal(key, actions.shape), -1.0, 1.0)
 
-    def act_on_host(self, policy: HostPolicy, obs: np.ndarray, noise: HostNoise) -> np.ndarray:
+    def act_on_host(self, noise: HostNoise, state: Any, policy: HostPolicy, obs: np.ndarray, step: int) -> np.ndarray:
         actions = policy(obs)
         return np.minimum(np.maximum(actions + self.sigma * noise.normal(actions.shape), -1.0), 1.0)
 

@@ -119,8 +119,8 @@ class Exploration:
         """The policy that acts, and whether its arrays have a leading axis of environments; all in NumPy."""
         return policy, False
 
-    def act_on_host(self, policy: HostPolicy, obs: np.ndarray, noise: HostNoise) -> np.ndarray:
-        """As `act`, in NumPy: `policy` is what `acting_policy` returned, and random numbers come from `noise`."""
+    def act_on_host(self, noise: HostNoise, state: Any, policy: HostPolicy, obs: np.ndarray, step: int) -> np.ndarray:
+        """As `act`, in NumPy: random numbers come from `noise`, and `policy` is what `acting_policy` returned."""
         values = policy(obs)
         return policy.random(values, noise) if policy.is_stochastic else policy.greedy(values)
 

@@ -147,7 +147,7 @@ class OnPolicyParameterNoise(Exploration):
         moved = [leaf + part.reshape(-1, *leaf.shape) for leaf, part in zip(leaves, parts, strict=True)]
         return jax.tree.unflatten(structure, moved), True
 
-    def act_on_host(self, policy: HostPolicy, obs: np.ndarray, noise: HostNoise) -> np.ndarray:
+    def act_on_host(self, noise: HostNoise, state: Any, policy: HostPolicy, obs: np.ndarray, step: int) -> np.ndarray:
         return policy.random(policy(obs), noise)
 
     def adapt(

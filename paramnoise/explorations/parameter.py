@@ -122,7 +122,7 @@ class ParameterNoise(Exploration):
     def acting_policy(self, state: ParameterNoiseState, policy: Any) -> tuple[Any, bool]:
         return state.policies, True
 
-    def act_on_host(self, policy: HostPolicy, obs: np.ndarray, noise: HostNoise) -> np.ndarray:
+    def act_on_host(self, noise: HostNoise, state: Any, policy: HostPolicy, obs: np.ndarray, step: int) -> np.ndarray:
         values = policy(obs)
         return policy.random(values, noise) if policy.is_stochastic else policy.greedy(values)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from paramnoise.explorations.base import Exploration, register_exploration
+from paramnoise.explorations.base import Exploration, HostNoise, HostPolicy, register_exploration
 from paramnoise.networks.policies import DeterministicPolicy, Policy, SquashedGaussianPolicy
 from paramnoise.validation import require
 
@@ -59,11 +59,14 @@ def begin(key: Array, state: Sequences, beta: float, starts: Array, step: Array)
     return Sequences(jnp.where(starts[:, None, None], fresh, state.noise), jnp.where(starts, step, state.began_at))
 
 
-def noise_at(state: Sequences, step: Array) -> Array:
-    """The noise of each environment at a step, [num_envs, dimensions]; beyond the horizon it comes again."""
+def noise_at(state: Sequences, step: Any) -> Any:
+    """The noise of each environment at a step, [num_envs, dimensions]; beyond the horizon it comes again.
+
+    In JAX, or in NumPy where the arrays are NumPy's.
+    """
     num_envs, horizon, _ = state.noise.shape
     place = (step - state.began_at) // num_envs % horizon  # steps are counted over all environments
-    return jnp.take_along_axis(state.noise, place[:, None, None], axis=1)[:, 0]
+    return state.noise[np.arange(num_envs), place]
 
 
 def check(beta: float, horizon: int) -> None:
@@ -100,6 +103,9 @@ class ColouredNoise(Exploration):
         actions = jax.vmap(policy)(obs)
         return state, jnp.clip(actions + self.sigma * noise_at(state, step), -1.0, 1.0)
 
+    def act_on_host(self, noise: HostNoise, state: Any, policy: HostPolicy, obs: np.ndarray, step: int) -> np.ndarray:
+        return np.minimum(np.maximum(policy(obs) + self.sigma * noise_at(state, step), -1.0), 1.0)
+
 
 @register_exploration("pink")
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,3 +134,7 @@ class ColouredDraws(Exploration):
     def act(self, key: Array, state: Sequences, policy: Policy, obs: Array, step: Array) -> tuple[Any, Array]:
         assert isinstance(policy, SquashedGaussianPolicy)
         return state, policy.squash(jax.vmap(policy)(obs), noise_at(state, step))
+
+    def act_on_host(self, noise: HostNoise, state: Any, policy: HostPolicy, obs: np.ndarray, step: int) -> np.ndarray:
+        squashed: Any = policy
+        return squashed.squash(squashed(obs), noise_at(state, step))

@@ -3,7 +3,15 @@
 Each registers in the file that defines it.
 """
 
-from paramnoise.figures import atari_figure, chain_figure, continuous_figures, es_figure, question_figures
+from paramnoise.figures import (
+    atari_figure,
+    chain_figure,
+    continuous_figures,
+    es_figure,
+    question_figures,
+    rival_figures,
+    rivals,
+)
 from paramnoise.figures.base import FIGURES, Arguments, Figure, Method, register_figure
 from paramnoise.figures.curves import CurveFigure, CurveScale
 
@@ -20,4 +28,6 @@ __all__ = [
     "es_figure",
     "question_figures",
     "register_figure",
+    "rival_figures",
+    "rivals",
 ]

@@ -16,9 +16,12 @@ COLOURS = {
     "none": BLACK,
     "gaussian": SKY,
     "ou": BLUE,
+    "pink": PURPLE,
+    "gsde": GREEN,
     "epsilon-greedy": GREEN,
     "epsilon-greedy-two-heads": ORANGE,
     "bootstrap": PURPLE,
+    "noisy": BLUE,
     "es": PURPLE,
 }
 """By exploration; an agent that explores by none of them has its own. No figure of ours has two of a colour."""

@@ -19,6 +19,7 @@ from paramnoise.figures.chain_results import Outcome, medians
 from paramnoise.figures.colours import STYLES, Look, looks
 from paramnoise.figures.curve_results import Band, Point, bands
 from paramnoise.figures.sample_efficiency import Reach, aligned, reaches
+from paramnoise.figures.standings import Standing
 
 COLUMNS = 4
 """Panels side by side at the most."""
@@ -121,6 +122,26 @@ def plot_sample_efficiency(drawn: LinesToReturns, points: list[Point], path: Pat
         axis.set_xlabel("environment steps")
         axis.grid(color="0.93")
     _finish(figure, axes, path)
+
+
+def plot_standings(rows: Sequence[Standing], path: Path) -> None:
+    """A panel per learner and group of tasks: the interquartile mean of each exploration, with its interval."""
+    panels: dict[tuple[str, str], list[Standing]] = {}
+    for row in rows:
+        panels.setdefault((row.figure, row.group), []).append(row)
+    figure, axes = _panels(len(panels))
+    for axis, ((name, group), own) in zip(axes.flat, panels.items(), strict=False):
+        for place, row in enumerate(own):
+            colour = looks([Method(row.algorithm, row.exploration, "")])[0].colour
+            axis.plot([row.iqm], [place], "o", color=colour)
+            axis.plot([row.low, row.high], [place, place], color=colour, linewidth=1.5)
+        axis.set_yticks(range(len(own)), [row.exploration for row in own], fontsize=8)
+        axis.invert_yaxis()
+        axis.set_title(f"{name.partition('-')[2]}, {group}", fontsize=10)
+        axis.set_xlabel("interquartile mean (95% interval)")
+        axis.grid(axis="x", color="0.93")
+    figure.tight_layout()
+    _save(figure, path)
 
 
 def _draw_reaches(axis: Axes, found: list[Reach], look: Look) -> None:

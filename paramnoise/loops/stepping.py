@@ -207,7 +207,7 @@ class Stepping:
             self._starts, self._any_start = np.zeros_like(self._starts), False  # a new one: a program may still read it
         if self._actor is not None:
             self._load_actor(self._actor)
-            return self._actor.act(shown, self._turns * self._num_envs)
+            return self._actor.act(shown, step, self._turns)
         actions, news = self._programs.act(learning.explored, learning.source, self._key, np.int32(step), shown)
         learning.explored = merge(learning.explored, news) if news else learning.explored
         actions = np.asarray(actions)

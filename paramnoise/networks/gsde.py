@@ -14,19 +14,20 @@ import jax.numpy as jnp
 from jax import Array
 
 from paramnoise.networks.mlp import MLP
+from paramnoise.networks.policies import GaussianPolicy
 
 LEAST_VARIANCE = 1e-6
 """Added to the variance, whose log is finite then where no feature is active."""
 
 
-def draw_weights(key: Array, log_std: Array) -> Array:
-    """Weights of the noise, of the shape of their log standard deviations, [features, dimensions]."""
-    return jnp.exp(log_std) * jax.random.normal(key, log_std.shape)
-
-
 def variance(features: Array, log_std: Array) -> Array:  # [..., dimensions]
     """The variance of the noise over all draws of its weights."""
     return jnp.square(features) @ jnp.exp(2.0 * log_std)
+
+
+def noise_log_std(features: Array, log_std: Array) -> Array:  # [..., dimensions]
+    """The log standard deviation of the noise, from that of its weights."""
+    return 0.5 * jnp.log(variance(features, log_std) + LEAST_VARIANCE)
 
 
 def first_log_std(features: int) -> float:
@@ -49,9 +50,23 @@ class StateNoiseActor(eqx.Module):
 
     def __call__(self, x: Array) -> Array:  # [2 * dimensions]
         features = self.mlp.features(x)
-        log_std = 0.5 * jnp.log(variance(features, self.log_std) + LEAST_VARIANCE)
-        return jnp.concatenate([self.mlp.layers[-1](features), log_std])
+        return jnp.concatenate([self.mlp.layers[-1](features), noise_log_std(features, self.log_std)])
 
     def features(self, x: Array) -> Array:
         """The outputs of the last hidden layer."""
         return self.mlp.features(x)
+
+
+class StateGaussianPolicy(GaussianPolicy):
+    """Independent Gaussians whose standard deviations come from the features of the network of their means.
+
+    `log_std` is that of the weights of the noise, [features, dimensions]. The features learn from the means alone: no
+    gradient reaches them through the standard deviations, as in Stable-Baselines3's PPO.
+    """
+
+    network: MLP
+
+    def __call__(self, obs: Array) -> Array:  # [2, dimensions]: mean and log std
+        features = self.network.features(obs)
+        log_std = noise_log_std(jax.lax.stop_gradient(features), self.log_std)
+        return jnp.stack([self.network.layers[-1](features), log_std])

@@ -101,6 +101,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_all(name, hint):
         ("dqn", pn.Gaussian(), "'gaussian' does not fit dqn, whose actions are discrete: choose from none, epsilon"),
         ("ddpg", pn.EpsilonGreedy(), "whose actions are continuous: choose from none, gaussian, ou, gsde, parameter"),
         ("trpo", pn.ParameterNoise(), "policy is stochastic: its 'parameter' is OnPolicyParameterNoise, not Param"),
+        ("trpo", pn.StateDraws(), "trpo, whose settings lack std_from_features: choose from none, parameter"),
         ("es", pn.ParameterNoise(), "'parameter' does not fit es, whose own perturbations explore: choose from none"),
     ],
 )

@@ -45,6 +45,7 @@ def exploration(name, *policies):
         ("parameter", DeterministicPolicy, pn.ParameterNoise),
         ("gsde", DeterministicPolicy, pn.StateNoise),
         ("gsde", SquashedGaussianPolicy, pn.StateDraws),
+        ("gsde", StochasticPolicy, pn.StateDraws),
         ("pink", DeterministicPolicy, pn.ColouredNoise),
         ("pink", SquashedGaussianPolicy, pn.ColouredDraws),
         ("none", SquashedGaussianPolicy, pn.NoNoise),
@@ -60,7 +61,7 @@ def test_a_name_means_the_exploration_that_acts_on_the_type_of_policy(name, poli
 
 def test_names_that_fit_a_type_of_policy_are_listed():
     assert explorations_for(GreedyPolicy) == ["none", "epsilon-greedy", "noisy", "parameter"]
-    assert explorations_for(StochasticPolicy) == ["none", "parameter"]
+    assert explorations_for(StochasticPolicy) == ["none", "gsde", "parameter"]
 
 
 def test_a_user_s_own_is_found_beside_ours():

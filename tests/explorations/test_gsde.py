@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import paramnoise as pn
-from paramnoise.networks import gsde
+from paramnoise.explorations.gsde import StateNoiseState, noise_at
+from paramnoise.networks import MLP, gsde
 from paramnoise.networks import normaliser as normalisers
-from paramnoise.networks.gsde import StateNoiseActor
+from paramnoise.networks.gsde import StateGaussianPolicy, StateNoiseActor
 from paramnoise.networks.heads import Actor, NormalisedActor, quiet_mlp
 from paramnoise.networks.own import OwnActor, OwnNetwork
 from paramnoise.networks.policies import DeterministicPolicy, SquashedGaussianPolicy
@@ -31,7 +32,12 @@ def squashed():
     return SquashedGaussianPolicy(NormalisedActor(normalisers.init(2), actor))
 
 
-CASES = [(pn.StateNoise(sigma=0.3), deterministic()), (pn.StateDraws(), squashed())]
+def gaussian():
+    log_std = jnp.log(jnp.arange(1.0, 9.0).reshape(4, 2))
+    return StateGaussianPolicy(MLP((2, 8, 4, 2), key=KEY, layer_norm=False, activation=jnp.tanh), log_std)
+
+
+CASES = [(pn.StateNoise(sigma=0.3), deterministic()), (pn.StateDraws(), squashed()), (pn.StateDraws(), gaussian())]
 
 
 def begun(exploration, policy):
@@ -44,8 +50,8 @@ def test_the_variance_is_what_is_computed_by_hand():
 
 
 def test_noise_has_that_variance_over_the_draws_of_its_weights():
-    draw = jax.vmap(lambda key: gsde.draw_weights(key, jnp.log(STD)))
-    noise = FEATURES @ np.asarray(draw(jax.random.split(KEY, 20_000)))
+    state = StateNoiseState(jax.random.normal(KEY, (20_000, 3, 2)), jnp.zeros(20_000))
+    noise = np.asarray(noise_at(state, jnp.tile(FEATURES, (20_000, 1)), STD))
     np.testing.assert_allclose(noise.var(axis=0), [1.04, 8.0], rtol=0.05)
     assert abs(np.corrcoef(noise.T)[0, 1]) < 0.03
 
@@ -59,39 +65,69 @@ def test_an_actor_s_log_std_is_that_of_its_features_and_weights():
     np.testing.assert_allclose(mean, actor.mlp(OBS[0]), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("exploration", "policy"), CASES, ids=["TD3", "SAC"])
+def test_a_gaussian_policy_s_log_std_and_density_are_those_of_its_features_and_weights():
+    policy = gaussian()
+    features = np.asarray(policy.network.features(OBS[0]), np.float64)
+    std = np.sqrt(features**2 @ (np.arange(1.0, 9.0).reshape(4, 2) ** 2) + 1e-6)
+    mean, log_std = values = policy(OBS[0])
+    np.testing.assert_allclose(log_std, np.log(std), rtol=1e-4)
+    np.testing.assert_allclose(mean, policy.network(OBS[0]), rtol=1e-6)
+    action = np.array([0.3, -0.7])
+    expected = np.sum(-0.5 * ((action - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi))
+    np.testing.assert_allclose(policy.log_probability(values, action), expected, rtol=1e-4)
+
+
+def test_a_gaussian_policy_s_features_learn_from_the_means_alone():
+    policy = gaussian()
+    both = jax.jit(jax.jacrev(lambda p: jnp.sum(p(OBS[0]), axis=1)))(policy)
+    of_mean, of_std = (jax.tree.map(lambda leaf, row=row: leaf[row], both) for row in (0, 1))
+    assert np.abs(of_std.log_std).min() > 0
+    assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(of_std.network))
+    assert not of_mean.log_std.any()
+    assert np.abs(of_mean.network.layers[0].weight).max() > 0
+
+
+@pytest.mark.parametrize(("exploration", "policy"), CASES, ids=["TD3", "SAC", "PPO"])
 def test_noise_is_a_function_of_the_state_until_the_next_episode(exploration, policy):
     state = begun(exploration, policy)
     after, first = act(exploration, jax.random.key(1), state, policy, OBS, jnp.int32(0))
     _, again = act(exploration, jax.random.key(2), after, policy, OBS, jnp.int32(50))
     np.testing.assert_array_equal(first, again)
-    features = np.stack([policy.network.features(obs) for obs in OBS])
-    noise = np.einsum("nf,nfd->nd", features, state.weights)
+    features, outputs = (np.stack([f(obs) for obs in OBS]) for f in (policy.network.features, policy))
     if isinstance(policy, DeterministicPolicy):
-        expected = np.clip(np.stack([policy(obs) for obs in OBS]) + noise, -1, 1)
+        expected = np.clip(outputs + 0.3 / np.sqrt(4) * np.einsum("nf,nfd->nd", features, state.draws), -1, 1)
     else:
-        expected = np.tanh(np.stack([policy(obs)[0] for obs in OBS]) + noise)
+        log_std = policy.log_std if isinstance(policy, StateGaussianPolicy) else policy.network.actor.log_std
+        expected = outputs[:, 0] + np.einsum("nf,nfd->nd", features, np.exp(log_std) * state.draws)
+        expected = np.tanh(expected) if isinstance(policy, SquashedGaussianPolicy) else expected
     np.testing.assert_allclose(first, expected, rtol=1e-4, atol=1e-6)
     later = begin(exploration, jax.random.key(3), state, policy, jnp.array([False, True]), jnp.int32(60))
-    np.testing.assert_array_equal(later.weights[0], state.weights[0])
-    assert (later.weights[1] != state.weights[1]).all()
-    assert later.sampled_at.tolist() == [0, 60]
+    np.testing.assert_array_equal(later.draws[0], state.draws[0])
+    assert (later.draws[1] != state.draws[1]).all()
+    assert later.drawn_at.tolist() == [0, 60]
 
 
-def test_weights_have_the_width_that_sigma_asks_for():
-    exploration, policy = CASES[0]
+def test_draws_are_standard_normal_and_the_weights_follow_what_is_learned():
+    exploration, policy = CASES[2]
     obs = jnp.ones((500, 2))
     state = begin(exploration, KEY, exploration.init(policy, obs), policy, jnp.ones(500, bool), jnp.int32(0))
-    assert state.weights.std() == pytest.approx(0.3 / np.sqrt(4), rel=0.05)
+    assert state.draws.std() == pytest.approx(1.0, rel=0.05)
+    wider = eqx.tree_at(lambda p: p.log_std, policy, policy.log_std + np.log(2.0))
+    noise = [
+        np.asarray(act(exploration, KEY, state, each, obs, jnp.int32(0))[1]) - np.asarray(policy(obs[0])[0])
+        for each in (policy, wider)
+    ]
+    np.testing.assert_allclose(noise[1], 2 * noise[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(noise[0].std(axis=0), np.exp(policy(obs[0])[1]), rtol=0.15)
 
 
 def test_weights_are_drawn_anew_after_so_many_steps_of_an_environment():
     exploration, policy = pn.StateNoise(resample_every=3), CASES[0][1]
-    state = begun(exploration, policy)._replace(sampled_at=jnp.array([4, 6]))  # 3 and 2 steps of each ago
+    state = begun(exploration, policy)._replace(drawn_at=jnp.array([4, 6]))  # 3 and 2 steps of each ago
     after, _ = act(exploration, jax.random.key(1), state, policy, OBS, jnp.int32(10))
-    assert (after.weights[0] != state.weights[0]).all()
-    np.testing.assert_array_equal(after.weights[1], state.weights[1])
-    assert after.sampled_at.tolist() == [10, 6]
+    assert (after.draws[0] != state.draws[0]).all()
+    np.testing.assert_array_equal(after.draws[1], state.draws[1])
+    assert after.drawn_at.tolist() == [10, 6]
 
 
 def test_what_has_no_such_features_is_refused_with_the_remedy():
@@ -108,22 +144,3 @@ def test_what_has_no_such_features_is_refused_with_the_remedy():
 def test_a_setting_out_of_range_is_named(settings):
     with pytest.raises(pn.UsageError, match=next(iter(settings))):
         pn.StateNoise(**settings)
-
-
-def test_standard_deviation_and_density_are_those_of_stable_baselines3():
-    """Where Stable-Baselines3 and PyTorch are installed, as in the environment of the benchmarks."""
-    torch = pytest.importorskip("torch")
-    distributions = pytest.importorskip("stable_baselines3.common.distributions")
-    rng = np.random.default_rng(0)
-    features, log_std, mean, noise = (
-        rng.normal(size=shape).astype(np.float32) for shape in ((5, 7), (7, 3), (5, 3), (5, 3))
-    )
-    peer = distributions.StateDependentNoiseDistribution(3, learn_features=True, squash_output=True)
-    peer.proba_distribution_net(7, latent_sde_dim=7)
-    peer.proba_distribution(*map(torch.tensor, (mean, log_std, features)))
-    std = np.sqrt(np.asarray(gsde.variance(features, log_std)) + gsde.LEAST_VARIANCE)
-    np.testing.assert_allclose(std, peer.distribution.stddev.numpy(), rtol=1e-5)
-    values, policy = jnp.stack([mean, np.log(std)], axis=1), SquashedGaussianPolicy(None)
-    narrow = 0.2 * noise  # near a bound the peer's log-density is rounded
-    actions = torch.tensor(np.asarray(policy.squash(values, narrow)))
-    np.testing.assert_allclose(policy.log_density(values, narrow), peer.log_prob(actions).numpy(), rtol=1e-2, atol=1e-2)

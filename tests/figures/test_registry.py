@@ -10,7 +10,8 @@ from paramnoise.figures.curves import CurveArguments, CurveFigure, CurveScale
 from paramnoise.validation import UsageError
 
 PAPER_S = ("atari", "chain", "ddpg-dense", "ddpg-sparse", "ddpg-sparse-l2", "es", "trpo-dense", "trpo-sparse")
-OURS = (*PAPER_S, "ablations", "ablations-chain", "time-limits")
+RIVALS = tuple(f"rivals{part}" for part in ("", "-atari", "-chain", "-ddpg", "-dqn", "-ppo", "-sac", "-td3", "-trpo"))
+OURS = (*PAPER_S, "ablations", "ablations-chain", "time-limits", *RIVALS)
 
 OTHER = Method("trpo", "parameter", "B")
 

@@ -20,7 +20,8 @@ from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
 from paramnoise.networks import MLP
 from paramnoise.networks import normaliser as normalisers
-from paramnoise.networks.heads import NormalisedActor
+from paramnoise.networks.gsde import StateGaussianPolicy, StateNoiseActor
+from paramnoise.networks.heads import NormalisedActor, quiet_mlp
 from paramnoise.networks.policies import (
     CategoricalPolicy,
     GaussianPolicy,
@@ -53,12 +54,23 @@ def squashed():
     return SquashedGaussianPolicy(NormalisedActor(deterministic().network.normaliser, actor))
 
 
+def squashed_by_features():
+    """SAC's policy where the standard deviations come from the features; some are beyond the bound."""
+    actor = jax.jit(lambda key: StateNoiseActor(quiet_mlp((4, 8, 6, 2), key=key, layer_norm=True)))(jax.random.key(0))
+    actor = eqx.tree_at(lambda a: a.log_std, actor, jnp.linspace(-2.0, 3.0, 12).reshape(6, 2))
+    return SquashedGaussianPolicy(NormalisedActor(deterministic().network.normaliser, actor))
+
+
 def network(sizes, layer_norm=False):
     return jax.jit(lambda key: MLP(sizes, key=key, layer_norm=layer_norm, activation=jnp.tanh))(jax.random.key(0))
 
 
 def gaussian(layer_norm=False):
     return GaussianPolicy(network((4, 8, 6, 2), layer_norm), jnp.array([-1.0, 0.5]))
+
+
+def gaussian_by_features():
+    return StateGaussianPolicy(network((4, 8, 6, 2)), jnp.linspace(-2.0, 1.0, 12).reshape(6, 2))
 
 
 def categorical():
@@ -95,18 +107,26 @@ class KnownNoise:
 POLICIES = {
     "deterministic": deterministic(),
     "squashed": squashed(),
+    "squashed by features": squashed_by_features(),
     "gaussian": gaussian(),
+    "gaussian by features": gaussian_by_features(),
     "categorical": categorical(),
     "several": several(),
 }
 OURS = [cls for classes in base._REGISTERED.values() for cls in classes if cls.__module__.startswith("paramnoise.")]
 TWINS = [cls for cls in OURS if base.has_twin(cls())]
-CASES = [(cls, name) for cls in TWINS for name, policy in POLICIES.items() if isinstance(policy, cls.policies)]
+CASES = [
+    (cls, name)
+    for cls in TWINS
+    for name, policy in POLICIES.items()
+    if isinstance(policy, cls.policies) and (cls is not pn.StateDraws or "features" in name)
+]
 
 
 def test_every_registered_twin_is_tried_below():
     assert {cls for cls, _ in CASES} == set(TWINS)
-    assert {pn.NoNoise, pn.Gaussian, pn.ParameterNoise, pn.OnPolicyParameterNoise} <= set(TWINS)
+    named = {pn.NoNoise, pn.Gaussian, pn.ParameterNoise, pn.OnPolicyParameterNoise}
+    assert named | {pn.ColouredNoise, pn.ColouredDraws, pn.StateNoise, pn.StateDraws} == set(TWINS)
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
@@ -126,9 +146,9 @@ def test_a_twin_does_what_act_does(monkeypatch, cls, name, num_envs):
     actor._noise = noise
     with monkeypatch.context() as patch:
         noise.replace(patch)
-        after, expected = jax.jit(exploration.act)(jax.random.key(2), state, policy, obs, jnp.int32(0))
+        after, expected = jax.jit(exploration.act)(jax.random.key(2), state, policy, obs, jnp.int32(6))
     assert eqx.tree_equal(after, state)
-    actions = actor.act(obs, 0)
+    actions = actor.act(obs, 6)
     assert actions.shape == expected.shape
     assert actions.dtype == expected.dtype
     np.testing.assert_allclose(actions, expected, rtol=1e-4, atol=1e-5)
@@ -174,6 +194,15 @@ def test_on_policy_each_environment_acts_by_the_policy_at_its_own_parameters(pol
         np.testing.assert_allclose(actor._policy(obs), mean, rtol=1e-4, atol=1e-5)
         expected = mean + np.exp(log_std) * noise.normal(mean.shape)
         np.testing.assert_allclose(actor.act(obs, 0), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_where_a_vector_skips_steps_coloured_noise_follows_the_steps_and_not_the_turns():
+    acting, exploration = POLICIES["deterministic"], pn.ColouredNoise(sigma=0.1, horizon=9)
+    explored = jax.jit(exploration.init)(acting, OBS)
+    explored = explored._replace(noise=np.random.default_rng(0).normal(size=explored.noise.shape).astype(np.float32))
+    actor = host(exploration, acting, explored)
+    np.testing.assert_array_equal(actor.act(OBS, 5, turn=4), actor.act(OBS, 3))  # the second place of each sequence
+    assert not np.allclose(actor.act(OBS, 5, turn=4), actor.act(OBS, 12))
 
 
 def test_gaussian_noise_has_its_sigma_is_clipped_and_is_new_at_each_step():
@@ -225,7 +254,8 @@ def test_what_needs_more_than_the_policy_and_the_step_stays_compiled():
     acting = POLICIES["deterministic"]
     for fits in (pn.NoNoise(), pn.Gaussian(), pn.ParameterNoise()):
         assert HostActor.fits(fits, acting)
-    for other in (pn.OrnsteinUhlenbeck(), pn.ParameterNoise(epsilon=0.1), pn.ParameterNoise(max_age=5)):
+    renewed = (pn.ParameterNoise(max_age=5), pn.StateNoise(resample_every=5))
+    for other in (pn.OrnsteinUhlenbeck(), pn.ParameterNoise(epsilon=0.1), *renewed):
         assert not HostActor.fits(other, acting)
     assert not HostActor.fits(pn.NoNoise(), GreedyPolicy(jnp.tanh))
     for stochastic in (gaussian(), categorical(), several()):
@@ -257,7 +287,7 @@ def overriding(cls, **overridden):
         return lambda self, key, state, policy, obs, step: (state, jnp.full((obs.shape[0], 2), action))
 
     def act_on_host(action):
-        return lambda self, policy, obs, noise: np.full((len(obs), 2), action, np.float32)
+        return lambda self, noise, state, policy, obs, step: np.full((len(obs), 2), action, np.float32)
 
     methods = {"act": act, "act_on_host": act_on_host}
     return type("Mine", (cls,), {name: methods[name](action) for name, action in overridden.items()})

@@ -1,5 +1,7 @@
 """An update of PPO is Stable-Baselines3's: from the same weights, on the same rollout, to rounding."""
 
+import inspect
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,12 +19,14 @@ SETTINGS = {"learning_rate": 1e-3, "clip_range": 0.2, "ent_coef": 0.01, "seed": 
 OURS = {"learning_rate": 1e-3, "clip": 0.2, "entropy_coefficient": 0.01, "epochs": EPOCHS}
 
 
-def collected(env):
+def collected(env, uses_gsde):
     """A model of Stable-Baselines3 that has a rollout and has not learned from it."""
     import stable_baselines3
 
     # One minibatch an epoch: then the order of the samples does not matter.
-    model = stable_baselines3.PPO("MlpPolicy", env, n_steps=STEPS, batch_size=STEPS, n_epochs=EPOCHS, **SETTINGS)
+    own = {"use_sde": True, "policy_kwargs": {"log_std_init": -2.0}} if uses_gsde else {}
+    sizes = {"n_steps": STEPS, "batch_size": STEPS, "n_epochs": EPOCHS}
+    model = stable_baselines3.PPO("MlpPolicy", env, **sizes, **SETTINGS, **own)
     _, callback = model._setup_learn(STEPS)
     model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=STEPS)
     return model
@@ -61,16 +65,43 @@ def rollout_of(model, is_discrete, parameters):
     )
 
 
+def test_the_defaults_are_those_of_stable_baselines3():
+    import stable_baselines3
+
+    theirs = {name: each.default for name, each in inspect.signature(stable_baselines3.PPO).parameters.items()}
+    names = {
+        "learning_rate": "learning_rate",
+        "batch_size": "n_steps",
+        "minibatch_size": "batch_size",
+        "epochs": "n_epochs",
+        "gamma": "gamma",
+        "gae_lambda": "gae_lambda",
+        "clip": "clip_range",
+        "value_coefficient": "vf_coef",
+        "entropy_coefficient": "ent_coef",
+        "max_grad_norm": "max_grad_norm",
+    }
+    ours = PPOConfig()
+    assert {name: getattr(ours, name) for name in names} == {name: theirs[other] for name, other in names.items()}
+    assert (theirs["clip_range_vf"], theirs["target_kl"], theirs["normalize_advantage"]) == (None, None, True)
+
+
 @pytest.mark.parametrize(
-    ("env", "spaces"), [("CartPole-v1", Spaces((4,), 2, True)), ("Pendulum-v1", Spaces((3,), 1, False))]
+    ("env", "spaces", "uses_gsde"),
+    [
+        ("CartPole-v1", Spaces((4,), 2, True), False),
+        ("Pendulum-v1", Spaces((3,), 1, False), False),
+        ("Pendulum-v1", Spaces((3,), 1, False), True),
+    ],
 )
-def test_an_update_is_that_of_stable_baselines3(monkeypatch, env, spaces):
+def test_an_update_is_that_of_stable_baselines3(monkeypatch, env, spaces, uses_gsde):
     def standardised(values):
         return (values - jnp.mean(values)) / (jnp.std(values, ddof=1) + 1e-8)  # theirs is divided by n - 1
 
     monkeypatch.setattr(baseline, "standardise", standardised)
-    agent = ppo.make(PPOConfig(batch_size=STEPS, minibatch_size=STEPS, **OURS), spaces)
-    state, model = agent.init(jax.random.PRNGKey(0)), collected(env)
+    config = PPOConfig(batch_size=STEPS, minibatch_size=STEPS, std_from_features=uses_gsde, **OURS)
+    agent = ppo.make(config, spaces)
+    state, model = agent.init(jax.random.PRNGKey(0)), collected(env, uses_gsde)
     before = networks_of(model, state.networks)
     rollout = rollout_of(model, spaces.is_discrete, ravel_pytree(before.policy)[0].size)
     assert rollout.terminated.sum() >= 2

@@ -1,31 +1,18 @@
-"""Acting in NumPy: the twins of policies whose network is a small MLP, and who uses them to act.
+"""Acting in NumPy: who uses the twin of a policy to act, and the noise that it draws.
 
-At every step a compiled call costs several times what such a network computes. What an exploration does with a policy
+At every step a compiled call costs several times what a small network computes. What an exploration does with a policy
 on the host is its own to say (`Exploration.act_on_host`); a test holds every twin to `act`.
 """
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
-from paramnoise.explorations.base import Exploration, HostNoise, HostPolicy, has_twin
+from paramnoise.explorations.base import Exploration, HostPolicy, has_twin
 from paramnoise.keys import ACT
-from paramnoise.loops.fast.numpy_networks import ACTIVATIONS, HostMLP, HostNormaliser
-from paramnoise.networks.heads import Actor, NormalisedActor
-from paramnoise.networks.mlp import MLP
-from paramnoise.networks.policies import (
-    LOG_STD_BOUNDS,
-    NO_CHOICE,
-    CategoricalPolicy,
-    DeterministicPolicy,
-    GaussianPolicy,
-    MultiCategoricalPolicy,
-    Policy,
-    SquashedGaussianPolicy,
-    choice_table,
-)
+from paramnoise.loops.fast.numpy_policies import twin_type
+from paramnoise.networks.policies import Policy
 
 BLOCK = 1_000
 """Vector steps whose noise is drawn together, unless a batch decides it."""
@@ -46,16 +33,18 @@ class HostActor:
         self._exploration, self._num_envs = exploration, num_envs
         self._noise = BlockNoise((seed, ACT), block)
         self._policy: HostPolicy | None = None
+        self._explored: Any = None
 
     @staticmethod
     def fits(exploration: Exploration, policy: Policy) -> bool:
         """Whether the exploration has a twin, and the policy is one that NumPy can compute."""
-        return has_twin(exploration) and _twin_type(policy) is not None
+        return has_twin(exploration) and twin_type(policy) is not None
 
     def load(self, policy: Any, explored: Any) -> None:
-        """Takes the policies that act from now on; their arrays are NumPy's."""
+        """Takes the policies that act from now on, and the state of exploration; their arrays are NumPy's."""
+        self._explored = explored
         acting, has_axis = self._exploration.acting_policy(explored, policy)
-        twin = _twin_type(acting)
+        twin = twin_type(acting)
         assert twin is not None
         if has_axis and self._num_envs == 1:  # one environment needs no axis of environments, and is faster without
             acting = jax.tree.map(lambda leaf: leaf[0], acting)
@@ -64,11 +53,17 @@ class HostActor:
             acting = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (self._num_envs, *leaf.shape)), acting)
         self._policy = twin(acting)
 
-    def act(self, obs: np.ndarray, step: int) -> np.ndarray:
-        """The action to execute for each environment's observation, [num_envs, ...]."""
+    def act(self, obs: np.ndarray, step: int, turn: int | None = None) -> np.ndarray:
+        """The action to execute for each environment's observation, [num_envs, ...].
+
+        Args:
+            obs: what the environments show.
+            step: environment steps so far.
+            turn: vector steps so far; None: as many as the steps say, as where no environment ever skips one.
+        """
         assert self._policy is not None
-        self._noise.time = step // self._num_envs
-        return self._exploration.act_on_host(self._policy, obs, self._noise)
+        self._noise.time = step // self._num_envs if turn is None else turn
+        return self._exploration.act_on_host(self._noise, self._explored, self._policy, obs, step)
 
 
 class BlockNoise:
@@ -93,135 +88,3 @@ class BlockNoise:
         if self._held[0] != number:
             self._held = (number, draw(np.random.default_rng((*self._seed, number))))
         return self._held[1][place]
-
-
-class HostDeterministic:
-    """`DeterministicPolicy` of a `NormalisedActor`."""
-
-    is_stochastic = False
-
-    def __init__(self, policy: DeterministicPolicy):
-        """Takes the arrays as they are."""
-        network: Any = policy.network
-        self._normaliser = HostNormaliser(network.normaliser)
-        self._mlp = HostMLP(network.actor.mlp)
-
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        """The actions."""
-        return np.tanh(self._mlp(self._normaliser(obs)))
-
-    def greedy(self, values: np.ndarray) -> np.ndarray:
-        """The action itself."""
-        return values
-
-    def random(self, values: np.ndarray, noise: HostNoise) -> np.ndarray:
-        """There is nothing random in it."""
-        return values
-
-
-class HostSquashed:
-    """`SquashedGaussianPolicy` of an MLP on normalised observations; its values are means and log stds before tanh."""
-
-    is_stochastic = True
-
-    def __init__(self, policy: SquashedGaussianPolicy):
-        """Takes the arrays as they are."""
-        network: Any = policy.network
-        self._normaliser = HostNormaliser(network.normaliser)
-        self._mlp = HostMLP(network.actor)
-
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        """The means, and after them the log standard deviations, [num_envs, 2 * dimensions]."""
-        return self._mlp(self._normaliser(obs))
-
-    def greedy(self, values: np.ndarray) -> np.ndarray:
-        """Tanh of the means."""
-        return np.tanh(values[:, : values.shape[1] // 2])
-
-    def random(self, values: np.ndarray, noise: HostNoise) -> np.ndarray:
-        """A draw."""
-        mean, log_std = np.split(values, 2, axis=1)
-        std = np.exp(np.minimum(np.maximum(log_std, LOG_STD_BOUNDS[0]), LOG_STD_BOUNDS[1]))
-        return np.tanh(mean + std * noise.normal(mean.shape))
-
-
-class HostGaussian:
-    """`GaussianPolicy` of an MLP; its values are the means."""
-
-    is_stochastic = True
-
-    def __init__(self, policy: GaussianPolicy):
-        """Takes the arrays as they are."""
-        self._mlp, self._std = HostMLP(policy.network), np.exp(policy.log_std)  # type: ignore[arg-type]
-
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        """The means."""
-        return self._mlp(obs.astype(np.float32, copy=False))
-
-    def greedy(self, values: np.ndarray) -> np.ndarray:
-        """The mean, within bounds."""
-        return np.clip(values, -1.0, 1.0)
-
-    def random(self, values: np.ndarray, noise: HostNoise) -> np.ndarray:
-        """A draw."""
-        return values + self._std * noise.normal(values.shape)
-
-
-class HostCategorical:
-    """`CategoricalPolicy` of an MLP; its values are the logits."""
-
-    is_stochastic = True
-
-    def __init__(self, policy: CategoricalPolicy):
-        """Takes the arrays as they are."""
-        self._mlp = HostMLP(policy.network)  # type: ignore[arg-type]
-
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        """The logits."""
-        return self._mlp(obs.astype(np.float32, copy=False))
-
-    def greedy(self, values: np.ndarray) -> np.ndarray:
-        """The most likely action."""
-        return np.argmax(values, axis=-1).astype(np.int32)
-
-    def random(self, values: np.ndarray, noise: HostNoise) -> np.ndarray:
-        """A draw from the softmax, by Gumbel's trick."""
-        return np.argmax(values + noise.gumbel(values.shape), axis=-1).astype(np.int32)
-
-
-class HostMultiCategorical(HostCategorical):
-    """`MultiCategoricalPolicy` of an MLP; its values are tables of logits."""
-
-    def __init__(self, policy: MultiCategoricalPolicy):
-        """Takes the arrays as they are."""
-        super().__init__(policy)
-        self._place, self._exists = choice_table(policy.sizes)
-
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        """The logits, [num_envs, parts, most choices]."""
-        return np.where(self._exists, super().__call__(obs)[:, self._place], NO_CHOICE)
-
-
-_STOCHASTIC: dict[type, Any] = {
-    GaussianPolicy: HostGaussian,
-    CategoricalPolicy: HostCategorical,
-    MultiCategoricalPolicy: HostMultiCategorical,
-}
-
-
-def _twin_type(policy: Any) -> Any:
-    """The twin of a policy; None for a type, or a network in it, that NumPy does not know."""
-    network = getattr(policy, "network", None)
-    if type(policy) is DeterministicPolicy:
-        is_ours = type(network) is NormalisedActor and type(network.actor) is Actor and _is_known(network.actor.mlp)
-        return HostDeterministic if is_ours else None
-    if type(policy) is SquashedGaussianPolicy:
-        return HostSquashed if type(network) is NormalisedActor and _is_known(network.actor) else None
-    return _STOCHASTIC.get(type(policy)) if _is_known(network) else None
-
-
-def _is_known(network: Any) -> bool:
-    norms = (eqx.nn.LayerNorm, eqx.nn.Identity)
-    if type(network) is not MLP or network.activation not in ACTIVATIONS:
-        return False
-    return len(network.norms) == len(network.layers) - 1 and all(type(norm) in norms for norm in network.norms)

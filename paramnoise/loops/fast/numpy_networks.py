@@ -43,10 +43,18 @@ class HostMLP:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """The outputs for the input of each environment, [num_envs, ...]."""
+        return self.last(self.features(x))
+
+    def features(self, x: np.ndarray) -> np.ndarray:
+        """The outputs of the last hidden layer."""
         for (weight, bias), norm in zip(self._layers[:-1], self._norms, strict=True):
             x = _linear(weight, bias, x)
             x = self._activation(x if norm is None else _normalised(norm, x))
-        return _linear(*self._layers[-1], x)
+        return x
+
+    def last(self, features: np.ndarray) -> np.ndarray:
+        """What the last layer makes of the features."""
+        return _linear(*self._layers[-1], features)
 
 
 def _relu(x: np.ndarray) -> np.ndarray:
