@@ -397,6 +397,16 @@ class PPO(Agent):
         super().__init__(env, **settings)
 
 
+class PQN(Agent):
+    """PQN for discrete actions; explores by `EpsilonGreedy` unless told otherwise."""
+
+    algorithm = "pqn"
+
+    @keywords.takes(keywords.PQNKeywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
+
+
 class ES(Agent):
     """Evolution strategies for continuous or discrete actions; it learns by perturbing, so nothing else explores."""
 

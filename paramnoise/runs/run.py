@@ -90,6 +90,7 @@ def make_loop(configs: Sequence[RunConfig], env: EnvLike) -> HostLoop:
         terminal_time_limits=config.terminal_time_limits,
         replay_on=config.replay_on,
         save_replay=config.save_replay,
+        devices=config.devices,
     )
 
 
