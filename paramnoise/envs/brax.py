@@ -1,6 +1,7 @@
 """Environments of Brax by name, `brax/halfcheetah`: written in JAX, so that training is one compiled program."""
 
 import functools
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -62,13 +63,14 @@ def adapted(name: str, env: Any, limit: int) -> JaxEnv:
     """A bare environment of Brax, with a time limit of so many steps."""
 
     def reset(key: Array) -> tuple[Array, BraxState]:
-        own = env.reset(key)
+        with _warnings_apart():
+            own = env.reset(key)
         return own.obs, BraxState(own, jnp.int32(0))
 
     def step(key: Array, state: BraxState, action: Array) -> JaxStep:
-        own = env.step(
-            jax.tree.map(lambda leaf: leaf, state.own), action
-        )  # a copy: Brax writes into its dict of metrics
+        before = jax.tree.map(lambda leaf: leaf, state.own)  # a copy: Brax writes into its dict of metrics
+        with _warnings_apart():
+            own = env.step(before, action)
         terminated, time = own.done.astype(bool), state.time + 1
         return JaxStep(own.obs, BraxState(own, time), own.reward, terminated, (time >= limit) & ~terminated)
 
@@ -81,16 +83,23 @@ def adapted(name: str, env: Any, limit: int) -> JaxEnv:
 
 def _brax_make(name: str, keywords: dict[str, Any]) -> Any:
     """The bare environment."""
-    from brax import envs  # an extra
+    with _warnings_apart():
+        from brax import envs  # an extra
 
     try:
-        return envs.get_environment(name, **keywords)
+        with _warnings_apart():
+            return envs.get_environment(name, **keywords)
     except Exception as error:  # whatever an environment makes of keywords that it does not take
         if isinstance(error, KeyError) and name not in MEMBERS:
             raise UsageError(f"unknown environment {PREFIX + name!r}: choose from {', '.join(MEMBERS)}") from None
         raise UsageError(
             f"cannot make environment {PREFIX + name!r}: {type(error).__name__}: {one_line(error)}"
         ) from None
+
+
+def _warnings_apart() -> Any:
+    """Keeps Brax's warnings, such as that Brax is not actively maintained (docs/loops.md says so), to Brax."""
+    return warnings.catch_warnings(action="ignore")
 
 
 def brax_source(name: str, env_kwargs: Settings) -> EnvSource:
