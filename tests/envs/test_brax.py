@@ -69,16 +69,11 @@ def test_a_step_leaves_the_state_before_it_as_it_was():
     assert state.own.metrics["height"] == 0
 
 
-@pytest.mark.parametrize("agent", ["ppo", "td3"])
-def test_agents_of_continuous_actions_train_on_it_in_one_program(agent):
-    settings = {
-        "ppo": {"batch_size": 16, "minibatch_size": 8, "epochs": 1},
-        "td3": {"batch_size": 4, "buffer_size": 64},
-    }
-    made = pn.agent_class(agent)(FALLS, num_envs=2, hidden_sizes=(4,), **settings[agent])
+def test_an_agent_of_continuous_actions_trains_on_it_in_one_program():
+    made = pn.TD3(FALLS, num_envs=2, hidden_sizes=(4,), batch_size=4, buffer_size=64, learning_starts=8)
     made.learn(32, eval_every=32, eval_episodes=1, progress=False)
     assert made.history[-1]["episodes"] >= 2
-    assert made.step == 32
+    assert np.isfinite(made.history[-1]["critic_loss"])
 
 
 @pytest.mark.skipif(HAS_BRAX, reason="brax is installed")

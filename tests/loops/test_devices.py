@@ -10,7 +10,7 @@ import pytest
 UPDATES, ENVS = 20, 16
 EIGHT = "--xla_force_host_platform_device_count=8"
 PROGRAM = f"""
-import json, jax, numpy as np
+import json, sys, jax, numpy as np
 from paramnoise.agents import Spaces, dqn, pqn
 from paramnoise.envs.chain import chain
 from paramnoise.explorations import ParameterNoise
@@ -18,70 +18,60 @@ from paramnoise.loops.host import HostLoop
 from paramnoise.loops.jax_vector import jax_source
 from paramnoise.validation import UsageError
 
-UPDATES, ENVS, SPACES, SOURCE = {UPDATES}, {ENVS}, Spaces((5,), 2, True), jax_source(chain(5))
-LEARNERS = {{
-    "dqn": (dqn.make(dqn.DQNConfig(hidden_sizes=(8,), batch_size=8, buffer_size=2048, learning_starts=0,
-                                   train_every=ENVS, target_every=2 * ENVS), SPACES), ENVS),
-    "pqn": (pqn.make(pqn.PQNConfig(hidden_sizes=(8,), rollout_steps=4, minibatches=2), SPACES), 4 * ENVS),
-}}
+ENVS, SPACES, SOURCE = {ENVS}, Spaces((5,), 2, True), jax_source(chain(5))
 NOISE = ParameterNoise(delta=0.05, adapt_every=ENVS, epsilon=0.1)
+if sys.argv[1] == "dqn":
+    config = dqn.DQNConfig(hidden_sizes=(8,), batch_size=8, buffer_size=2048, learning_starts=0, train_every=ENVS,
+                           target_every=2 * ENVS)
+    learner, batch = dqn.make(config, SPACES), ENVS
+else:
+    learner, batch = pqn.make(pqn.PQNConfig(hidden_sizes=(8,), rollout_steps=4, minibatches=2), SPACES), 4 * ENVS
 
-def trained(learner, batch, devices, seeds=(0,)):
-    envs = ENVS if len(seeds) == 1 else 2
-    loop = HostLoop(learner, NOISE, SOURCE, seeds=seeds, num_envs=envs, log_every=batch, devices=devices)
-    rows = [row for rows in loop.run(UPDATES * batch, eval_every=10**9, eval_episodes=1) for row in rows]
-    return loop, rows
+def made(devices, num_envs=ENVS, seeds=(0,)):
+    return HostLoop(learner, NOISE, SOURCE, seeds=seeds, num_envs=num_envs, log_every=batch, devices=devices)
 
-found = {{}}
-for name, (learner, batch) in LEARNERS.items():
-    (one, ours), (many, theirs) = (trained(learner, batch, devices) for devices in (1, 8))
-    explored = [jax.tree.leaves(loop.state().exploration.policies) for loop in (one, many)]
-    cut = many.collector._state.obs.sharding
-    found[name] = {{
-        "updates": len(ours),
-        "losses": max(abs(a["q_loss"] - b["q_loss"]) for a, b in zip(ours, theirs)),
-        "sigma": max(abs(a["sigma"] - b["sigma"]) for a, b in zip(ours, theirs)),
-        "same": all(np.array_equal(a, b) for a, b in zip(*(l.snapshot()[1].values() for l in (one, many)))),
-        "noise": max(float(np.abs(a - b).max()) for a, b in zip(*explored)),
-        "devices": len(cut.device_set),
-        "whole": cut.is_fully_replicated,
-    }}
-    again = HostLoop(learner, NOISE, SOURCE, num_envs=ENVS, devices=8)
-    again.restore(*one.snapshot())
-    found[name]["moved"] = again.collector._state.obs.sharding == cut
-seeds = trained(*LEARNERS["pqn"], 8, seeds=tuple(range(8)))[0]
-weight = jax.tree.leaves(seeds.collector._state.train.learner)[0].sharding
-found["seeds"] = [len(weight.device_set), weight.is_fully_replicated]
+def trained(devices):
+    loop = made(devices)
+    return loop, [row for (row,) in loop.run({UPDATES} * batch, eval_every=10**9, eval_episodes=1)]
+
+(one, ours), (many, theirs) = map(trained, (1, 8))
+cut = many.collector._state.obs.sharding
+explored = [jax.tree.leaves(loop.state().exploration.policies) for loop in (one, many)]
+again = made(8)
+again.restore(*one.snapshot())
+whole = jax.tree.leaves(made(8, num_envs=2, seeds=range(8)).collector._state.train.learner)[0].sharding
 try:
-    HostLoop(LEARNERS["pqn"][0], NOISE, SOURCE, num_envs=3, devices=8)
+    made(8, num_envs=3)
 except UsageError as error:
-    found["error"] = str(error)
-print(json.dumps(found))
+    refusal = str(error)
+print(json.dumps({{
+    "rows": len(ours),
+    "losses": max(abs(a["q_loss"] - b["q_loss"]) for a, b in zip(ours, theirs)),
+    "sigma": max(abs(a["sigma"] - b["sigma"]) for a, b in zip(ours, theirs)),
+    "same": all(np.array_equal(a, b) for a, b in zip(*(loop.snapshot()[1].values() for loop in (one, many)))),
+    "noise": max(float(np.abs(a - b).max()) for a, b in zip(*explored)),
+    "environments": [len(cut.device_set), cut.is_fully_replicated],
+    "restored": again.collector._state.obs.sharding == cut,
+    "seeds": [len(whole.device_set), whole.is_fully_replicated],
+    "refusal": refusal,
+}}))
 """
 
 
-@pytest.fixture(scope="module")
-def found():
+@pytest.mark.parametrize("learner", ["pqn", pytest.param("dqn", marks=pytest.mark.slow)])
+def test_on_eight_devices_the_draws_are_those_of_one_and_the_losses_to_rounding(learner):
     flags = f"{os.environ.get('XLA_FLAGS', '')} {EIGHT}"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", PROGRAM, learner]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@pytest.mark.parametrize("name", ["dqn", "pqn"])
-def test_environments_on_eight_devices_see_and_do_what_they_do_on_one(found, name):
-    own = found[name]
-    assert (own["updates"], own["devices"], own["whole"], own["same"]) == (UPDATES, 8, False, True)
-    assert own["losses"] < 1e-5
-    assert own["sigma"] < 1e-6
-    assert own["noise"] < 1e-4
-    assert own["moved"]  # a checkpoint of one device goes on on eight
-
-
-def test_seeds_are_divided_where_there_are_as_many(found):
-    assert found["seeds"] == [8, False]
-
-
-def test_what_cannot_be_divided_is_one_line(found):
-    assert found["error"] == "devices is 8, which divides neither num_envs (3) nor seeds (1)"
+    found = json.loads(done.stdout)
+    assert found["rows"] == UPDATES
+    assert found["same"]  # what the environments show, where they are, their returns
+    assert found["losses"] < 1e-5
+    assert found["sigma"] < 1e-6
+    assert found["noise"] < 1e-4
+    assert found["environments"] == [8, False]
+    assert found["restored"]  # a snapshot of one device goes on on eight
+    assert found["seeds"] == [8, False]  # divided, where there are as many
+    assert found["refusal"] == "devices is 8, which divides neither num_envs (3) nor seeds (1)"

@@ -109,14 +109,19 @@ def test_pqn_inside_is_what_it_is_outside():
 
 
 @functools.cache
-def gathered():
-    """A batch of PPO's with noise, from a state that has states to measure noise on."""
-    init = jax.jit(jax.vmap(functools.partial(compiled.init, PPO, NOISE, WALK, ENVS), axis_name=compiled.SEEDS))
-    state = jax.tree.map(lambda leaf: leaf[0], init(jax.random.PRNGKey(0)[None]))
-    explored = state.train.exploration._replace(has_obs=jnp.bool_(True))
-    state = state._replace(train=state.train._replace(exploration=explored))
-    gather = jax.jit(jax.vmap(functools.partial(compiled._gather, PPO, NOISE, WALK), axis_name=compiled.SEEDS))
-    after, batch = gather(jax.tree.map(lambda leaf: leaf[None], state))
+def gathered(case="ppo", exploration=NOISE):
+    """The state after a batch and the batch, of an exploration that has states to measure noise on, if it wants any."""
+    learner, _, env = CASES[case]
+
+    def once(key):
+        state = compiled.init(learner, exploration, env, ENVS, key)
+        explored = state.train.exploration
+        if exploration is NOISE:
+            explored = explored._replace(has_obs=jnp.bool_(True))
+        state = state._replace(train=state.train._replace(exploration=explored))
+        return compiled._gather(learner, exploration, env, state)
+
+    after, batch = jax.jit(jax.vmap(once, axis_name=compiled.SEEDS))(jax.random.PRNGKey(0)[None])
     return jax.tree.map(lambda leaf: np.asarray(leaf)[0], (after, batch))
 
 
@@ -149,19 +154,18 @@ def test_each_episode_has_an_offset_of_its_own_and_keeps_it():
     assert len(np.unique(drawn[:, 0])) == starts.sum() == after.train.exploration.sampled
     assert not drawn[:, -1].any()  # the log std
     np.testing.assert_array_equal(after.train.exploration.offsets, offsets[:, -1])
+    assert batch.offsets.shape[0] == BATCH
 
 
-def test_with_noise_below_rounding_pqn_learns_as_without():
-    config = PQNConfig(hidden_sizes=(8,), rollout_steps=14, minibatches=2)  # a batch is an episode of each environment
-    learner = pqn.make(config, Spaces((5,), 2, True))
-    states = []
-    for exploration in (pn.NoNoise(), pn.ParameterNoise(sigma=1e-30, alpha=1.0)):
-        loop = HostLoop(learner, exploration, jax_source(CHAIN), num_envs=2)
-        list(loop.run(28 * 4, eval_every=10_000, eval_episodes=1))
-        states.append(loop.state().learner)
-    for one, other in zip(*map(jax.tree.leaves, states), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
-    assert int(states[0].updates) == 4
+def test_with_noise_below_rounding_pqn_learns_from_what_it_does_without():
+    without, silent, noisy = (
+        gathered("pqn", exploration)[1]
+        for exploration in (pn.NoNoise(), pn.ParameterNoise(sigma=1e-30), pn.ParameterNoise(sigma=10.0))
+    )
+    for one, other in zip(jax.tree.leaves(without), jax.tree.leaves(silent), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert (without.action != noisy.action).any()
+    assert without.offsets is None
 
 
 def test_trpo_whose_batches_are_prepared_in_numpy_steps_from_outside():
