@@ -94,8 +94,8 @@ KILLS = {
     " --learning-starts 0 --exploration parameter --steps 20000 --eval-every 400": 20,
     # In one compiled program.
     "train dqn --env paramnoise/Chain-v0 --num-envs 4 --exploration parameter --steps 20000 --eval-every 500": 3,
-    "train pqn --env paramnoise/Chain-v0 --num-envs 4 --exploration parameter --steps 200000 --eval-every 2000": 3,
-    "train ppo --env paramnoise/Chain-v0 --num-envs 4 --batch-size 256 --steps 200000 --eval-every 2000": 3,
+    "train pqn --env paramnoise/Chain-v0 --num-envs 4 --exploration parameter --steps 60000 --eval-every 2000": 3,
+    "train ppo --env paramnoise/Chain-v0 --num-envs 4 --batch-size 256 --steps 60000 --eval-every 2000": 3,
 }
 """Commands, and how often each is killed."""
 
@@ -145,7 +145,7 @@ def finished(train: str, path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("train", KILLS)
+@pytest.mark.parametrize("train", KILLS, ids=lambda train: train.split()[1])
 def test_a_run_that_is_killed_at_many_moments_ends_as_the_uninterrupted_one(tmp_path, train):
     draw, kills = random.Random(0), KILLS[train]
     hit = [killed(train, tmp_path / "killed", draw.uniform(0.0, 0.3), while_writing=i % 2 == 0) for i in range(kills)]
