@@ -108,8 +108,8 @@ def run(loop, steps):
     return [row for (row,) in loop.run(steps, eval_every=24, eval_episodes=1)]
 
 
-@pytest.mark.parametrize("exploration", [pn.EpsilonGreedy(), pn.ParameterNoise(delta=0.1, adapt_every=5)])
-def test_a_loop_on_a_gymnasium_environment_that_is_restored_within_a_batch_goes_on_exactly(exploration):
+def test_a_loop_on_a_gymnasium_environment_that_is_restored_within_a_batch_goes_on_exactly():
+    exploration = pn.ParameterNoise(delta=0.1, adapt_every=5)
     whole = outside(exploration)
     rows = run(whole, 48)
     first = outside(exploration)

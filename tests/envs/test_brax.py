@@ -69,8 +69,10 @@ def test_a_step_leaves_the_state_before_it_as_it_was():
     assert state.own.metrics["height"] == 0
 
 
+@pytest.mark.slow
 def test_an_agent_of_continuous_actions_trains_on_it_in_one_program():
-    made = pn.TD3(FALLS, num_envs=2, hidden_sizes=(4,), batch_size=4, buffer_size=64, learning_starts=8)
+    settings = {"batch_size": 4, "buffer_size": 64, "learning_starts": 8, "train_every": 1, "train_steps": 1}
+    made = pn.TD3(FALLS, num_envs=2, hidden_sizes=(4,), **settings)
     made.learn(32, eval_every=32, eval_episodes=1, progress=False)
     assert made.history[-1]["episodes"] >= 2
     assert np.isfinite(made.history[-1]["critic_loss"])

@@ -39,7 +39,8 @@ cut = many.collector._state.obs.sharding
 explored = [jax.tree.leaves(loop.state().exploration.policies) for loop in (one, many)]
 again = made(8)
 again.restore(*one.snapshot())
-whole = jax.tree.leaves(made(8, num_envs=2, seeds=range(8)).collector._state.train.learner)[0].sharding
+beside = made(8, num_envs=2, seeds=range(8)).collector if sys.argv[1] == "dqn" else many.collector  # one more program
+whole = jax.tree.leaves(beside._state.train.learner)[0].sharding
 try:
     made(8, num_envs=3)
 except UsageError as error:
@@ -52,7 +53,7 @@ print(json.dumps({{
     "noise": max(float(np.abs(a - b).max()) for a, b in zip(*explored)),
     "environments": [len(cut.device_set), cut.is_fully_replicated],
     "restored": again.collector._state.obs.sharding == cut,
-    "seeds": [len(whole.device_set), whole.is_fully_replicated],
+    "networks": [len(whole.device_set), whole.is_fully_replicated],
     "refusal": refusal,
 }}))
 """
@@ -73,5 +74,6 @@ def test_on_eight_devices_the_draws_are_those_of_one_and_the_losses_to_rounding(
     assert found["noise"] < 1e-4
     assert found["environments"] == [8, False]
     assert found["restored"]  # a snapshot of one device goes on on eight
-    assert found["seeds"] == [8, False]  # divided, where there are as many
+    # Eight seeds beside each other are divided; of one the networks are whole everywhere.
+    assert found["networks"] == [8, learner == "pqn"]
     assert found["refusal"] == "devices is 8, which divides neither num_envs (3) nor seeds (1)"
