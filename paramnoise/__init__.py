@@ -21,7 +21,21 @@ from paramnoise.plugins import load_known_plugins  # noqa: E402
 if TYPE_CHECKING:
     from paramnoise import noise, schedules
     from paramnoise.agents.base import Learner, Spaces, register_agent
-    from paramnoise.api import DDPG, DQN, ES, PPO, SAC, TD3, TRPO, Agent, BootstrappedDQN, Evaluation, agent_class, load
+    from paramnoise.api import (
+        DDPG,
+        DQN,
+        ES,
+        PPO,
+        PQN,
+        SAC,
+        TD3,
+        TRPO,
+        Agent,
+        BootstrappedDQN,
+        Evaluation,
+        agent_class,
+        load,
+    )
     from paramnoise.callbacks import Callback
     from paramnoise.envs.base import AgentPreset, Preset, ReturnBounds, register_env
     from paramnoise.explorations import (
@@ -52,6 +66,7 @@ __all__ = [
     "DQN",
     "ES",
     "PPO",
+    "PQN",
     "SAC",
     "TD3",
     "TRPO",

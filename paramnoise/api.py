@@ -29,7 +29,7 @@ from paramnoise.runs.config import RunConfig, RunSettings, make_config
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import Bar, bar, describe
 from paramnoise.runs.lock import only_writer
-from paramnoise.runs.run import RunFiles, load_loop, make_loop, save_loop, set_up_process, train
+from paramnoise.runs.run import RunFiles, fitting_here, load_loop, make_loop, save_loop, set_up_process, train
 from paramnoise.runs.side_by_side import record_games_side_by_side, record_side_by_side
 from paramnoise.validation import UsageError, require, require_extra
 
@@ -397,6 +397,16 @@ class PPO(Agent):
         super().__init__(env, **settings)
 
 
+class PQN(Agent):
+    """PQN for discrete actions; explores by `EpsilonGreedy` unless told otherwise."""
+
+    algorithm = "pqn"
+
+    @keywords.takes(keywords.PQNKeywords)
+    def __init__(self, env: EnvLike, **settings: Any):
+        super().__init__(env, **settings)
+
+
 class ES(Agent):
     """Evolution strategies for continuous or discrete actions; it learns by perturbing, so nothing else explores."""
 
@@ -442,7 +452,7 @@ def load(
     """
     directory = RunDirectory(Path(path))
     parts = {"network": network, "critic_network": critic_network, "optimizer": optimizer}
-    config = directory.config(parts)
+    config = fitting_here(directory.config(parts))
     if env is None and not config.env_is_id:
         raise UsageError(f"{path} was made with an environment object ({config.env}): pass env= to load it")
     if env is None:

@@ -22,7 +22,7 @@ from paramnoise.report.site import write_report
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import settings_lines
-from paramnoise.runs.run import run, set_up_process
+from paramnoise.runs.run import fitting_here, run, set_up_process
 from paramnoise.runs.video import check_path
 from paramnoise.runs.which_delta import PROBES, which_delta
 from paramnoise.validation import UsageError, did_you_mean, require
@@ -78,7 +78,9 @@ def resume(
     directory = RunDirectory(run_dir)
     if not directory.exists():
         raise UsageError(f"nothing to resume: {run_dir} holds no run")
-    config = directory.config()
+    if device is not None:
+        use_device(device)
+    config = fitting_here(directory.config())
     if not trust_env:
         directory.check_env(config)
     if not config.env_is_id:

@@ -15,6 +15,7 @@ from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.agents.es import ESConfig
 from paramnoise.agents.ppo import PPOConfig
+from paramnoise.agents.pqn import PQNConfig
 from paramnoise.agents.sac import SACConfig
 from paramnoise.agents.td3 import TD3Config
 from paramnoise.agents.trpo import TRPOConfig
@@ -68,6 +69,11 @@ class TRPOKeywords(TRPOConfig, AgentKeywords):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PPOKeywords(PPOConfig, AgentKeywords):
     """What `PPO` takes."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PQNKeywords(PQNConfig, AgentKeywords):
+    """What `PQN` takes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

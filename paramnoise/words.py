@@ -243,10 +243,11 @@ def _train_command(agent: AgentEntry, known: Preset, exploration: str | None) ->
     """The train command of one agent; its defaults are those of a preset, with an exploration."""
     kind = exploration or agent.default_exploration
     asked = agent.settings_for(agent.exploration_type(kind))
-    settings = {**asked, **known.for_agent(agent.name).with_exploration(kind)}
+    own = known.for_agent(agent.name)
+    settings, run = {**asked, **own.with_exploration(kind)}, {**known.run, **own.run}
     check_types(agent.config, settings, f"{agent.name}, in the environment's preset,")
-    check_types(RunSettings, known.run, "a run, in the environment's preset,")
-    defaults = Train(env=tyro.MISSING, agent=agent.config(**settings), **known.run)
+    check_types(RunSettings, run, "a run, in the environment's preset,")
+    defaults = Train(env=tyro.MISSING, agent=agent.config(**settings), **run)
     config_type = agent.config
 
     def train(args: Annotated[Train[config_type], tyro.conf.arg(name="")] = defaults) -> Command:  # type: ignore[valid-type]

@@ -212,7 +212,7 @@ def test_runs_are_drawn_from_their_directories(trained):
 
 def test_a_search_among_environments_looks_at_ids_and_help():
     found = [line.split()[0] for line in output("envs --search CHEETAH").splitlines()]
-    assert found == ["HalfCheetah-v4", "paramnoise/SparseHalfCheetah-v0", "HalfCheetah-v5"]
+    assert found == ["HalfCheetah-v4", "paramnoise/SparseHalfCheetah-v0", "brax/halfcheetah", "HalfCheetah-v5"]
     assert "paramnoise/Chain-v0" in output("envs --search chain")
     assert "CartPole" not in output("envs --search chain")
 

@@ -6,6 +6,7 @@ from paramnoise.agents.ddpg import DDPGConfig
 from paramnoise.agents.dqn import DQNConfig
 from paramnoise.agents.es import ESConfig
 from paramnoise.agents.ppo import PPOConfig
+from paramnoise.agents.pqn import PQNConfig
 from paramnoise.agents.sac import SACConfig
 from paramnoise.agents.td3 import TD3Config
 from paramnoise.agents.trpo import TRPOConfig
@@ -19,6 +20,7 @@ __all__ = [
     "ESConfig",
     "Learner",
     "PPOConfig",
+    "PQNConfig",
     "SACConfig",
     "Spaces",
     "TD3Config",

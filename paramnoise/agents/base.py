@@ -16,7 +16,7 @@ from jax import Array
 
 from paramnoise.experience.replay import Drawing
 from paramnoise.explorations.base import Exploration, definition, explorations_for, find_exploration, is_known
-from paramnoise.networks.policies import Policy
+from paramnoise.networks.policies import Policy, StochasticPolicy
 from paramnoise.validation import UsageError, lookup, one_line
 
 ExperienceKind = Literal["replay", "rollout", "returns"]
@@ -85,12 +85,20 @@ class Learner(NamedTuple):
     """Replay: how batches are drawn; with priorities `update` reports `TD_ERROR`, [batch], beside its terms."""
     prepare: Callable[[Any, int], Any] = _as_gathered
     """Rollout, returns: what was gathered, the number of updates so far -> the batch for `update`; in NumPy."""
+    needs_offsets: bool = True
+    """Rollout: whether a batch holds what each episode's behaviour added to the parameters; values need no such thing,
+    and what explores for them then adapts as it does on replay."""
     random_steps: int = 0
     """Replay of vectors: environment steps at the beginning whose actions are uniformly random, whatever explores."""
     experience: ExperienceKind = "replay"
     """What it learns from; registration sets it."""
     made_by: Callable[..., Any] | None = None
     """The agent's `make`; registration sets it. Learners of one `make`, config and spaces are the same functions."""
+
+    @property
+    def can_be_compiled(self) -> bool:
+        """Whether one program can step environments and learn: nothing on the way is gathered or prepared in NumPy."""
+        return self.experience == "replay" or (self.experience == "rollout" and self.prepare is _as_gathered)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,7 +157,7 @@ class AgentEntry:
         if self._fits(type(exploration)):
             return
         nature = f"actions are {' or '.join(self.actions)}"
-        if self.experience == "rollout":
+        if issubclass(self.policy, StochasticPolicy):
             nature = "policy is stochastic"
         lacking = set(exploration.agent_settings) - {field.name for field in dataclasses.fields(self.config)}
         if lacking:

@@ -42,15 +42,22 @@ def fit(obs: Array, time: Array, returns: Array) -> Array:
 
 
 def discounted_returns(reward: Array, terminated: Array, truncated: Array, next_values: Array, gamma: float) -> Array:
-    """The sum of discounted rewards to the episode's end.
+    """The sum of discounted rewards to the episode's end: `lambda_returns` with lambda 1."""
+    return lambda_returns(reward, terminated, truncated, next_values, gamma, 1.0)
+
+
+def lambda_returns(
+    reward: Array, terminated: Array, truncated: Array, next_values: Array, gamma: float, trace: float
+) -> Array:
+    """R(t) = r(t) + gamma * ((1 - lambda) * V(s(t+1)) + lambda * R(t+1)), with lambda as `trace`.
 
     Where the episode goes on after what the batch shows of it, that is at a truncation and at the batch's end, the
     value of the next observation stands for the rest; after a termination there is no rest.
     """
-    cut = truncated.at[:, -1].set(True)
-    rest = jnp.where(terminated, 0.0, jnp.where(cut, next_values, 0.0))
+    cut = jnp.asarray(truncated).at[:, -1].set(True)
+    rest = jnp.where(terminated, 0.0, jnp.where(cut, next_values, (1.0 - trace) * next_values))
     goes_on = ~(terminated | cut)
-    return _accumulate(reward + gamma * rest, gamma * goes_on)
+    return _accumulate(reward + gamma * rest, gamma * trace * goes_on)
 
 
 def advantages(

@@ -3,7 +3,7 @@
 One file per family; each registers its ids, its help lines and its presets where it defines them.
 """
 
-from paramnoise.envs import atari, chain, classic, continuous, gymnax
+from paramnoise.envs import atari, brax, chain, classic, continuous, gymnax
 from paramnoise.envs.actions import environment_actions
 from paramnoise.envs.base import (
     AgentPreset,
@@ -26,6 +26,7 @@ __all__ = [
     "ReturnBounds",
     "agent_observations",
     "atari",
+    "brax",
     "chain",
     "classic",
     "continuous",

@@ -33,6 +33,8 @@ class AgentPreset:
     """Fields of each exploration, by its name."""
     settings_with: Mapping[str, Settings] = dataclasses.field(default_factory=dict)
     """Further fields of the agent's config, by the name of the exploration that they go with."""
+    run: Settings = dataclasses.field(default_factory=dict)
+    """Fields of the run, where this agent's differ from those of the others."""
 
     def with_exploration(self, name: str) -> dict[str, Any]:
         """The fields of the agent's config if the exploration of that name acts for it."""
@@ -128,8 +130,8 @@ def register_env(
         preset: what it is usually run with, or a function from its keywords to that.
         group: what it is listed under.
         bounds: the scale of its return, for numbers over several environments.
-        functions: makes the same environment as pure functions in JAX; agents that learn from replay then train in one
-            compiled program.
+        functions: makes the same environment as pure functions in JAX; agents that learn from replay or from batches
+            of their own steps then train in one compiled program (TRPO and ES do not).
         gymnasium: further arguments of `gymnasium.register`, such as `max_episode_steps`.
     """
     if entry_point is not None:

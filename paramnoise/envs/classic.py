@@ -66,6 +66,19 @@ register_env(
                     "gae_lambda": 0.9,
                 },
             ),
+            "pqn": AgentPreset(
+                settings={
+                    "hidden_sizes": (64, 64),
+                    "learning_rate": "linear:1e-3:1e-5:6000",  # of 6,240 train steps: 195 batches, 32 of each
+                    "q_lambda": 0.9,
+                    "epochs": 4,
+                },
+                explorations={
+                    "parameter": {"epsilon_end": 0.05, "anneal_steps": 50_000},
+                    "epsilon-greedy": {"epsilon_end": 0.05, "anneal_steps": 50_000},
+                },
+                run={"steps": 200_000, "num_envs": 32, "eval_every": 20_000},
+            ),
         },
         run={"steps": 50_000, "num_envs": 4, "eval_every": 5_000},
     ),

@@ -167,7 +167,19 @@ MINATAR_PRESET = Preset(
                 "parameter": {"adapt_every": 320, "anneal_steps": 250_000},
                 "epsilon-greedy": {"anneal_steps": 250_000},
             },
-        )
+        ),
+        "pqn": AgentPreset(
+            settings={
+                "network": "minatar",
+                "learning_rate": "linear:5e-4:1e-8:156224",  # over all train steps: 2,441 batches, 64 of each
+                "minibatches": 32,
+            },
+            explorations={
+                "parameter": {"adapt_every": 2_000, "epsilon_end": 0.05, "anneal_steps": 1_000_000},
+                "epsilon-greedy": {"epsilon_end": 0.05, "anneal_steps": 1_000_000},
+            },
+            run={"steps": 10_000_000, "num_envs": 128, "eval_every": 1_000_000},
+        ),
     },
     run={"steps": 5_000_000, "num_envs": 32, "eval_every": 500_000, "eval_episodes": 32, "eval_max_steps": 1_000},
 )

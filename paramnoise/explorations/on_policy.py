@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from paramnoise import noise as parameter_noise
 from paramnoise.explorations.base import Exploration, HostNoise, HostPolicy, register_exploration
 from paramnoise.networks.policies import Policy, StochasticPolicy
-from paramnoise.noise.natural import SCALINGS
+from paramnoise.noise.natural import SCALINGS, perturbed_entries
 from paramnoise.noise.perturbation import Where
 from paramnoise.validation import require
 
@@ -99,6 +99,9 @@ class OnPolicyParameterNoise(Exploration):
     def begin_episode(
         self, key: Array, state: OnPolicyNoiseState, policy: Policy, starts: Array, step: Array
     ) -> OnPolicyNoiseState:
+        if self.scaling == "adaptive":
+            return self._begin_spherical(key, state, policy, starts)
+
         def sample(carry: OnPolicyNoiseState, start: tuple[Array, Array, Array]) -> tuple[OnPolicyNoiseState, Array]:
             starts_here, env_key, offset = start
             drawn = lambda s: self._draw(env_key, s, policy)  # noqa: E731
@@ -111,12 +114,20 @@ class OnPolicyParameterNoise(Exploration):
         after, offsets = jax.lax.scan(sample, state, rows)
         return after._replace(offsets=offsets)
 
+    def _begin_spherical(
+        self, key: Array, state: OnPolicyNoiseState, policy: Policy, starts: Array
+    ) -> OnPolicyNoiseState:
+        """Draws spherical noise where episodes start, of many environments together."""
+        entries = perturbed_entries(policy, self._where(policy))
+        sigma = jnp.where(state.has_obs, state.scale.sigma, 0.0)
+        drawn = parameter_noise.resample(
+            key, state.offsets, jnp.zeros_like(entries), sigma, starts, where=lambda path, leaf: True
+        )
+        sampled = state.sampled + jnp.where(state.has_obs, jnp.sum(starts, dtype=jnp.int32), 0)
+        return state._replace(offsets=entries * drawn, sampled=sampled)
+
     def _draw(self, key: Array, state: OnPolicyNoiseState, policy: Policy) -> tuple[OnPolicyNoiseState, Array]:
         assert isinstance(policy, StochasticPolicy)
-        sampled = state.sampled + 1
-        if self.scaling == "adaptive":
-            offset = parameter_noise.spherical_noise(key, policy, state.scale.sigma, self._where(policy))
-            return state._replace(sampled=sampled), offset
         natural = parameter_noise.natural_noise(
             key,
             policy,
@@ -131,7 +142,7 @@ class OnPolicyParameterNoise(Exploration):
             shrinkage=self.shrinkage,
             max_backtracks=self.max_backtracks,
         )
-        after = state._replace(distance=natural.kl, sampled=sampled, failed=state.failed + ~natural.found)
+        after = state._replace(distance=natural.kl, sampled=state.sampled + 1, failed=state.failed + ~natural.found)
         return after, natural.offset
 
     def act(

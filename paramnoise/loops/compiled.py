@@ -1,6 +1,7 @@
-"""The compiled loop: environment, exploration, replay and learner in one XLA program, seeds side by side.
+"""The compiled loop: environment, exploration, experience and learner in one XLA program, seeds side by side.
 
-It takes any environment written as pure functions (`JaxEnv`).
+It takes any environment written as pure functions (`JaxEnv`). A learner from replay learns after every step of all
+environments; one from rollouts, after a batch of such steps.
 """
 
 import functools
@@ -14,11 +15,13 @@ from jax import Array
 
 from paramnoise.agents.base import Learner
 from paramnoise.experience.replay import Replay, Transition
+from paramnoise.experience.rollout import Rollout
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ENVIRONMENT, EVALUATE
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import JaxEnv, step_and_reset, with_terminal_limits
-from paramnoise.loops.step import Behaviour, TrainState, key_for
+from paramnoise.loops.feeds import rollout as rollouts
+from paramnoise.loops.step import Behaviour, Losses, TrainState, key_for
 from paramnoise.networks.policies import Policy, noise_free_actions
 
 SEEDS = "seeds"
@@ -42,11 +45,26 @@ class LoopState(NamedTuple):
     """Their number."""
 
 
-# Under vmap over seeds these stay one number for all, so that writes into replay stay slices and branches branches.
-_REPLAY: Any = Replay(data=0, added=None, priorities=0)  # type: ignore[arg-type]
-AXES: Any = LoopState(*[0] * len(LoopState._fields))._replace(  # type: ignore[arg-type]
-    train=TrainState(learner=0, exploration=0, experience=_REPLAY, losses=0, key=0, step=None)  # type: ignore[arg-type]
-)
+class Episodes(NamedTuple):
+    """What a learner from rollouts keeps on the device between two batches, in place of replay."""
+
+    time: Array
+    """The steps of each environment's episode so far, [num_envs]."""
+
+
+def axes(learner: Learner) -> Any:
+    """The axis of seeds of each part of a `LoopState` under `vmap`: 0, or None.
+
+    What has none stays one number for all seeds, so that writes into replay stay slices and branches branches.
+    """
+    held: Any = Replay(data=0, added=None, priorities=0) if learner.experience == "replay" else 0  # type: ignore[arg-type]
+    train: Any = TrainState(learner=0, exploration=0, experience=held, losses=0, key=0, step=None)  # type: ignore[arg-type]
+    return LoopState(*[0] * len(LoopState._fields))._replace(train=train)  # type: ignore[arg-type]
+
+
+def steps_between(learner: Learner, num_envs: int) -> int:
+    """Steps of every environment from one time that something is learned to the next, the least that is done."""
+    return 1 if learner.experience == "replay" else rollouts.rollout_steps(learner, num_envs)
 
 
 class CompiledLoop:
@@ -71,22 +89,23 @@ class CompiledLoop:
             exploration: its exploration.
             env: the environment, as pure functions.
             seeds: one agent each.
-            eval_every: environment steps, over all environments of a seed, between noise-free evaluations.
+            eval_every: environment steps, over all environments of a seed, between noise-free evaluations; rounded
+                down to whole batches.
             eval_episodes: episodes of an evaluation.
             num_envs: environments per seed, each with its own exploration.
             terminal_time_limits: whether training takes a time limit for an end of the task.
         """
         self.learner = learner
         env = for_training(env, terminal_time_limits)
-        first = functools.partial(init, learner, exploration, env, num_envs)
+        first, along = functools.partial(init, learner, exploration, env, num_envs), axes(learner)
         keys = jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
-        self.state: LoopState = jax.jit(jax.vmap(first, out_axes=AXES))(keys)
-        epoch_steps = max(eval_every // num_envs, 1)
-        epoch = functools.partial(_epoch, learner, exploration, env, epoch_steps, eval_episodes)
+        self.state: LoopState = jax.jit(jax.vmap(first, out_axes=along, axis_name=SEEDS))(keys)
+        count = max(eval_every // (num_envs * steps_between(learner, num_envs)), 1)
+        epoch = functools.partial(_epoch, learner, exploration, env, count, eval_episodes)
 
         def call(evaluations: int, state: LoopState) -> tuple[LoopState, dict[str, Array]]:
             several = lambda s: jax.lax.scan(lambda carry, _: epoch(carry), s, length=evaluations)  # noqa: E731
-            return jax.vmap(several, in_axes=(AXES,), out_axes=(AXES, 1), axis_name=SEEDS)(state)
+            return jax.vmap(several, in_axes=(along,), out_axes=(along, 1), axis_name=SEEDS)(state)
 
         self._call = jax.jit(call, static_argnums=0, donate_argnums=1)
 
@@ -117,8 +136,8 @@ def init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int,
     """The state of one seed before its first step."""
     env_keys = jax.random.split(jax.random.fold_in(key, ENVIRONMENT), num_envs)
     obs, env_state = jax.tree.map(_strongly_typed, jax.vmap(env.reset)(env_keys))
-    return LoopState(
-        train=steps.init_with_replay(learner, exploration, key, obs),
+    around = functools.partial(
+        LoopState,
         obs=obs,
         env_state=env_state,
         starts=jnp.ones(num_envs, bool),
@@ -127,13 +146,25 @@ def init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int,
         ended_returns=jnp.float32(0),
         ended=jnp.int32(0),
     )
+    if learner.experience == "replay":
+        return around(train=steps.init_with_replay(learner, exploration, key, obs))
+    episodes = Episodes(jnp.zeros(num_envs, jnp.int32))
+
+    def first_batch() -> Rollout:
+        agent = learner.init(key)
+        explored = exploration.init(learner.policy(agent), obs)
+        training = TrainState(agent, explored, episodes, Losses({}, jnp.int32(0)), key, jnp.int32(0))
+        return _gather(learner, exploration, env, around(train=training))[1]
+
+    batch = jax.eval_shape(first_batch)
+    return around(train=steps.init(learner, exploration, key, obs, batch, episodes))
 
 
 def _epoch(
-    learner: Learner, exploration: Exploration, env: JaxEnv, epoch_steps: int, eval_episodes: int, state: LoopState
+    learner: Learner, exploration: Exploration, env: JaxEnv, count: int, eval_episodes: int, state: LoopState
 ) -> tuple[LoopState, dict[str, Array]]:
-    """Trains for some steps of every environment, then evaluates."""
-    state = advance(learner, exploration, env, state, epoch_steps)
+    """Trains as `advance` does, then evaluates."""
+    state = advance(learner, exploration, env, state, count)
     key = key_for(state.train, EVALUATE)
     returns = evaluate(learner.policy(state.train.learner), env, key, eval_episodes)
     ended_returns, ended = state.ended_returns, state.ended
@@ -157,8 +188,9 @@ def report(exploration: Exploration, state: LoopState) -> tuple[LoopState, dict[
 
 
 def advance(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState, count: Array | int) -> LoopState:
-    """So many steps of every environment, with all the learning that is due."""
-    return jax.lax.fori_loop(0, count, lambda _, s: _step(learner, exploration, env, s), state)
+    """So many times `steps_between` steps of every environment, with all the learning that is due."""
+    one = _step_and_learn if learner.experience == "replay" else _gather_and_learn
+    return jax.lax.fori_loop(0, count, lambda _, s: one(learner, exploration, env, s), state)
 
 
 def _strongly_typed(leaf: Array) -> Array:
@@ -166,23 +198,73 @@ def _strongly_typed(leaf: Array) -> Array:
     return jax.lax.convert_element_type(leaf, leaf.dtype)
 
 
-def _step(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState) -> LoopState:
+def _step_and_learn(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState) -> LoopState:
     """One step of every environment, and the learning that follows it."""
+    starts = state.starts
+    state, happened, _ = _step(learner, exploration, env, state)
+    if learner.drawing.n_step > 1:
+        happened = happened._replace(starts=starts)
+    return state._replace(train=steps.learn(learner, exploration, state.train, happened))
+
+
+def _gather_and_learn(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState) -> LoopState:
+    """A batch of steps of every environment, and the update on it."""
+    state, batch = _gather(learner, exploration, env, state)
+    return state._replace(train=rollouts.learn(learner, exploration, None, state.train, batch, batch.obs))
+
+
+def _gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState) -> tuple[LoopState, Rollout]:
+    """A batch, [environments, steps, ...], and the state after it.
+
+    Every step has an offset of its own, though those of one episode are equal: which steps start episodes is known only
+    when the program runs, and a table of offsets has to have its size before.
+    """
+    num_envs = state.starts.shape[0]
+
+    def step(state: LoopState, _: None) -> tuple[LoopState, Rollout]:
+        time = state.train.experience.time
+        after, happened, truncated = _step(learner, exploration, env, state)
+        offsets = exploration.offsets(after.train.exploration) if learner.needs_offsets else None
+        training = after.train._replace(
+            step=state.train.step + num_envs, experience=Episodes(jnp.where(after.starts, 0, time + 1))
+        )
+        return after._replace(train=training), Rollout(*happened[:5], truncated, time, None, offsets)
+
+    count = rollouts.rollout_steps(learner, num_envs)
+    state, steps_first = jax.lax.scan(step, state, length=count)
+    batch = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps_first._replace(offsets=None))
+    if not learner.needs_offsets:
+        return state, batch
+    if steps_first.offsets is None:
+        blank = jnp.zeros((1, rollouts.num_parameters(learner)))
+        return state, batch._replace(segment=jnp.zeros((num_envs, count), jnp.int32), offsets=blank)
+    segment = jnp.arange(count) * num_envs + jnp.arange(num_envs)[:, None]
+    return state, batch._replace(segment=segment, offsets=steps_first.offsets.reshape(count * num_envs, -1))
+
+
+def _step(
+    learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState
+) -> tuple[LoopState, Transition, Array]:
+    """One step of every environment; nothing is learned, nor is the step counted in the state of training.
+
+    Returns:
+        The state after, what happened, and where a time limit cut an episode.
+    """
     training = state.train
     behaviour = Behaviour(training.exploration, learner.policy(training.learner), training.key, training.step)
     explored, actions = steps.begin_and_act(exploration, behaviour, state.obs, state.starts, SEEDS)
     actions = steps.random_at_first(learner, training.key, training.step, actions)
     training = training._replace(exploration=explored)
     keys = jax.random.split(key_for(training, ENVIRONMENT), actions.shape[0])
-    after, obs, env_state = jax.vmap(functools.partial(step_and_reset, env))(keys, state.env_state, actions)
+    # On-policy, continuous actions are kept as sampled and executed within bounds.
+    clips = learner.experience == "rollout" and not learner.spaces.is_discrete
+    executed = jnp.clip(actions, -1.0, 1.0) if clips else actions
+    after, obs, env_state = jax.vmap(functools.partial(step_and_reset, env))(keys, state.env_state, executed)
     # The stored next observation is the one the action led to, never the reset's.
-    batch = Transition(state.obs, actions, after.reward, after.obs, after.terminated)
-    if learner.drawing.n_step > 1:
-        batch = batch._replace(starts=state.starts)
-    training = steps.learn(learner, exploration, training, batch)
+    happened = Transition(state.obs, actions, after.reward, after.obs, after.terminated)
     ended = after.terminated | after.truncated
     returns = state.running_return + after.reward
-    return LoopState(
+    state = LoopState(
         train=training,
         obs=obs,
         env_state=env_state,
@@ -192,6 +274,7 @@ def _step(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopSt
         ended_returns=state.ended_returns + jnp.sum(jnp.where(ended, returns, 0.0)),
         ended=state.ended + jnp.sum(ended),
     )
+    return state, happened, after.truncated
 
 
 def evaluate(policy: Policy, env: JaxEnv, key: Array, episodes: int) -> Array:

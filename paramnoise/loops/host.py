@@ -59,8 +59,8 @@ class Collector(Protocol):
 
 
 def _is_inside(learner: Learner, source: EnvSource) -> bool:
-    """Whether training is one compiled program: the environment is written in JAX, and the agent learns from replay."""
-    return learner.experience == "replay" and source.functions is not None
+    """Whether training is one compiled program: the environment is written in JAX, and the agent can be compiled."""
+    return learner.can_be_compiled and source.functions is not None
 
 
 class HostLoop:
@@ -80,6 +80,7 @@ class HostLoop:
         terminal_time_limits: bool = False,
         replay_on: str = "auto",
         save_replay: bool = True,
+        devices: int = 1,
     ):
         """Makes the environments and the state; nothing is stepped yet.
 
@@ -95,6 +96,7 @@ class HostLoop:
             terminal_time_limits: whether training takes a time limit for an end of the task; evaluation does not.
             replay_on: frames: where they are kept: `device`, `host`, or `auto`, which is the device if it is a GPU.
             save_replay: frames: whether snapshots hold replay.
+            devices: environments written in JAX: the devices among which they, or the seeds, are divided.
         """
         self.learner, self.exploration, self.seeds = learner, exploration, tuple(seeds)
         self.source = source
@@ -104,6 +106,10 @@ class HostLoop:
         if overlap and self._has_axis:
             raise UsageError(
                 "overlap is for environments that show vectors: with frames, or in JAX, learning overlaps already"
+            )
+        if devices > 1 and not _is_inside(learner, source):
+            raise UsageError(
+                f"devices must be 1, not {devices}, unless training is one compiled program (docs/loops.md)"
             )
         self.collector: Collector
         if _is_inside(learner, source):
@@ -115,6 +121,7 @@ class HostLoop:
                 seeds=self.seeds,
                 num_envs=num_envs,
                 terminal_time_limits=terminal_time_limits,
+                devices=devices,
             )
         elif learner.experience == "returns":
             self.collector = Population(learner, source.make_env, self.seeds[0], num_envs, eval_max_steps)

@@ -234,7 +234,8 @@ class Stepping:
 
     def _begin_segments(self) -> None:
         """Tells the feed where episodes or its batch begin, and what behaviour adds to the parameters from there on."""
-        offsets = self.exploration.offsets(self._explored_on_host()) if self._feed.waits else None
+        needed = self._feed.waits and self.learner.needs_offsets
+        offsets = self.exploration.offsets(self._explored_on_host()) if needed else None
         self._feed.begin(self._starts, None if offsets is None else np.asarray(offsets))
 
     def _explored_on_host(self) -> Any:

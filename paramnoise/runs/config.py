@@ -12,7 +12,7 @@ from paramnoise.explorations.base import Exploration, is_registered
 from paramnoise.networks.own import OWN_PARTS, described, given_again
 from paramnoise.validation import UsageError, check_numbers, check_types, lookup, require
 
-MAY_DIFFER = ("steps", "agent.workers", "agent.engine", "agent.ray_address")
+MAY_DIFFER = ("steps", "devices", "agent.workers", "agent.engine", "agent.ray_address")
 """The fields of a config that a resumed run may change."""
 MOST_STEPS = 2**31 - 1
 """Steps are counted in 32 bits on the device."""
@@ -48,10 +48,12 @@ class RunSettings:
     """Pixels: where replay keeps frames; auto is the device if it is a GPU."""
     save_replay: bool = True
     """Pixels: whether checkpoints hold replay, gigabytes; a run resumed without fills it anew before it learns on."""
+    devices: int = 1
+    """Environments written in JAX: the devices among which they, or seeds side by side, are divided."""
 
     def __post_init__(self) -> None:
         require(0 <= self.seed < 2**31, "seed", self.seed, "at least 0 and below 2^31")
-        for name in ("num_envs", "steps", "eval_every", "eval_episodes", "eval_max_steps", "log_every"):
+        for name in ("num_envs", "steps", "eval_every", "eval_episodes", "eval_max_steps", "log_every", "devices"):
             value = getattr(self, name)
             require(value is None or value >= 1, name, value, "at least 1")
             most = MOST_ENVIRONMENTS if name in ("num_envs", "eval_episodes") else MOST_STEPS
@@ -178,7 +180,7 @@ def make_config(
         env_kwargs=env_kwargs,
         agent=_build(entry.config, {**asked, **own.with_exploration(kind), **(agent or {})}, algorithm),
         exploration=explored,
-        **{**known.run, **run},
+        **{**known.run, **own.run, **run},
     )
 
 

@@ -67,6 +67,8 @@ def settings_lines(config: RunConfig, spaces: Spaces) -> list[str]:
     agent = {name: value for name, value in described(applying(config.agent, spaces)).items() if value is not None}
     exploration = config.exploration.applying(spaces.actions, spaces.is_discrete)
     run: dict[str, Any] = {name: getattr(config, name) for name in ("steps", "num_envs", "eval_every", "eval_episodes")}
+    if config.devices > 1:
+        run["devices"] = config.devices
     if config.log_every is not None:
         run["log_every"] = config.log_every
     if config.terminal_time_limits:
@@ -85,7 +87,7 @@ def settings_lines(config: RunConfig, spaces: Spaces) -> list[str]:
     sides = (
         (own.with_exploration(config.exploration.kind), config.agent, agent),
         (own.explorations.get(config.exploration.kind, {}), config.exploration, exploration),
-        (known.run, config, run),
+        ({**known.run, **own.run}, config, run),
     )
     kept = [
         name

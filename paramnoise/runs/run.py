@@ -70,6 +70,13 @@ def _has_large_products(config: RunConfig) -> bool:
     return config.made_by.experience == "replay" and units * units * batch >= LARGE_PRODUCT
 
 
+def fitting_here(config: RunConfig) -> RunConfig:
+    """A stored config as this machine can go on with it: on one device, if it has fewer than the run was on."""
+    if config.devices == 1 or config.devices <= len(jax.local_devices()):
+        return config
+    return dataclasses.replace(config, devices=1)
+
+
 def make_loop(configs: Sequence[RunConfig], env: EnvLike) -> HostLoop:
     """The loop of configs that differ in their seeds alone, for an environment, before its first step."""
     config = configs[0]
@@ -90,6 +97,7 @@ def make_loop(configs: Sequence[RunConfig], env: EnvLike) -> HostLoop:
         terminal_time_limits=config.terminal_time_limits,
         replay_on=config.replay_on,
         save_replay=config.save_replay,
+        devices=config.devices,
     )
 
 

@@ -16,7 +16,7 @@ from paramnoise.networks.policies import CONTINUOUS, GreedyPolicy, Policy, Votin
 from paramnoise.noise import epsilon_from_delta
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
-from paramnoise.runs.run import load_loop, make_loop
+from paramnoise.runs.run import fitting_here, load_loop, make_loop
 from paramnoise.validation import UsageError, require
 
 SIGMAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -85,7 +85,7 @@ def which_delta(
     require(states >= 1, "states", states, "at least 1")
     require(probes >= 1, "probes", probes, "at least 1")
     directory = RunDirectory(path)
-    config = directory.config()
+    config = fitting_here(directory.config())
     if not trust_env:
         directory.check_env(config)
     if not config.env_is_id:

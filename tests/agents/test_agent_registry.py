@@ -13,7 +13,7 @@ from paramnoise.networks.policies import GreedyPolicy
 from paramnoise.validation import UsageError
 
 # A plug-in that another test imports may add more.
-OURS = ("dqn", "bootstrapped-dqn", "ddpg", "td3", "sac", "ppo", "trpo", "es")
+OURS = ("dqn", "bootstrapped-dqn", "ddpg", "td3", "sac", "ppo", "pqn", "trpo", "es")
 VECTOR, FRAMES = gym.spaces.Box(-1.0, 1.0, (3,), np.float32), gym.spaces.Box(0, 255, (4, 36, 36), np.uint8)
 TWO, TORQUES = gym.spaces.Discrete(2), gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
@@ -52,6 +52,7 @@ def test_every_agent_of_ours_is_registered_with_its_config_and_experience():
         "td3": (agents.TD3Config, "replay"),
         "sac": (agents.SACConfig, "replay"),
         "ppo": (agents.PPOConfig, "rollout"),
+        "pqn": (agents.PQNConfig, "rollout"),
         "trpo": (agents.TRPOConfig, "rollout"),
         "es": (agents.ESConfig, "returns"),
     }

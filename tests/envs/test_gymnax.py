@@ -8,6 +8,7 @@ import pytest
 import paramnoise as pn
 from paramnoise.envs import env_source
 from paramnoise.envs.gymnax import gymnax_env
+from paramnoise.loops.inside import Inside
 from paramnoise.networks.own import make_network
 from paramnoise.validation import UsageError
 
@@ -90,6 +91,25 @@ def test_bad_names_are_one_line(make, says):
     with pytest.raises(UsageError, match=says) as error:
         make()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("agent", "name"), [("ddpg", "MountainCarContinuous-v0"), ("sac", "Pendulum-v1")])
+def test_agents_of_continuous_actions_train_in_one_program(agent, name):
+    settings = {"hidden_sizes": (4, 4), "batch_size": 16, "buffer_size": 64, "learning_starts": 4}
+    made = pn.agent_class(agent)(
+        f"gymnax/{name}",
+        env_kwargs={"max_steps_in_episode": 8},
+        exploration="parameter",
+        num_envs=2,
+        **settings,
+        train_every=8,
+        train_steps=1,
+    )
+    assert isinstance(made._loop.collector, Inside)
+    made.learn(64, eval_every=64, eval_episodes=1, progress=False)
+    assert made.history[-1]["episodes"] == 8
+    assert np.isfinite(made.history[-1]["critic_loss"])
 
 
 def test_an_agent_takes_a_name_and_keywords():

@@ -89,15 +89,21 @@ def whole(tmp_path_factory) -> Path:
     return path
 
 
-KILLS = 20
-TRAIN = "train ddpg --env Pendulum-v1 --num-envs 2 --hidden-sizes 16 16 --batch-size 16 --buffer-size 50000"
-TRAIN += " --learning-starts 0"
-TRAIN += " --exploration parameter --steps 20000 --eval-every 400 --eval-episodes 1 --checkpoint-seconds 0 --run-dir"
+KILLS = {
+    "train ddpg --env Pendulum-v1 --num-envs 2 --hidden-sizes 16 16 --batch-size 16 --buffer-size 50000"
+    " --learning-starts 0 --exploration parameter --steps 20000 --eval-every 400": 20,
+    # In one compiled program.
+    "train dqn --env paramnoise/Chain-v0 --num-envs 4 --exploration parameter --steps 20000 --eval-every 500": 3,
+    "train pqn --env paramnoise/Chain-v0 --num-envs 4 --exploration parameter --steps 60000 --eval-every 2000": 3,
+    "train ppo --env paramnoise/Chain-v0 --num-envs 4 --batch-size 256 --steps 60000 --eval-every 2000": 3,
+}
+"""Commands, and how often each is killed."""
 
 
-def start(path: Path) -> subprocess.Popen:
+def start(train: str, path: Path) -> subprocess.Popen:
     resume = ["--resume"] if (path / "config.json").exists() else []
-    command = [sys.executable, "-m", "paramnoise", *TRAIN.split(), str(path), *resume]
+    words = [*train.split(), "--eval-episodes", "1", "--checkpoint-seconds", "0", "--run-dir", str(path), *resume]
+    command = [sys.executable, "-m", "paramnoise", *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -117,9 +123,9 @@ def is_writing(directory: Path) -> bool:
         return False
 
 
-def killed(path: Path, delay: float, while_writing: bool) -> bool:
+def killed(train: str, path: Path, delay: float, while_writing: bool) -> bool:
     """Goes on with the run, kills it `delay` seconds after its first row; returns whether this hit a checkpoint."""
-    with start(path) as process:
+    with start(train, path) as process:
         wait_for(process, lambda: process.stdout.readline().startswith("step "))
         time.sleep(delay)
         if while_writing:
@@ -130,8 +136,8 @@ def killed(path: Path, delay: float, while_writing: bool) -> bool:
     return is_writing(path / "checkpoint")
 
 
-def finished(path: Path) -> Path:
-    with start(path) as process:
+def finished(train: str, path: Path) -> Path:
+    with start(train, path) as process:
         out, err = process.communicate(timeout=300)
     assert process.returncode == 0, (out, err)
     assert RunDirectory(path).summary()["status"] == "finished"
@@ -139,11 +145,12 @@ def finished(path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_at_twenty_moments_ends_as_the_uninterrupted_one(tmp_path):
-    draw = random.Random(0)
-    hit = [killed(tmp_path / "killed", draw.uniform(0.0, 0.3), while_writing=i % 2 == 0) for i in range(KILLS)]
-    assert 3 <= sum(hit) < KILLS
+@pytest.mark.parametrize("train", KILLS, ids=lambda train: train.split()[1])
+def test_a_run_that_is_killed_at_many_moments_ends_as_the_uninterrupted_one(tmp_path, train):
+    draw, kills = random.Random(0), KILLS[train]
+    hit = [killed(train, tmp_path / "killed", draw.uniform(0.0, 0.3), while_writing=i % 2 == 0) for i in range(kills)]
+    assert kills // 6 <= sum(hit) < kills
     assert RunDirectory(tmp_path / "killed").summary() is None
-    often, once = finished(tmp_path / "killed"), finished(tmp_path / "once")
+    often, once = finished(train, tmp_path / "killed"), finished(train, tmp_path / "once")
     assert progress(often) == progress(once)
     assert_same_arrays(often, once)

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from paramnoise.agents.base import Learner
-from paramnoise.experience.rollout import RolloutBuffer, UnevenBuffer
+from paramnoise.experience.rollout import Rollout, RolloutBuffer, UnevenBuffer
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ADAPT
 from paramnoise.loops import step as steps
@@ -23,9 +23,28 @@ from paramnoise.loops.feeds import Taken
 from paramnoise.loops.step import TrainState
 from paramnoise.validation import require, require_memory
 
+PROBED_STATES = 128
+"""States of a batch on which an exploration that acts for a learner of values measures each of its adaptations."""
+
+
+def rollout_steps(learner: Learner, num_envs: int) -> int:
+    """Steps of each environment in a batch: as the learner's settings say, or its part of `batch_size`."""
+    config = learner.config
+    if hasattr(config, "rollout_steps"):
+        return config.rollout_steps
+    size = config.batch_size
+    require(size >= num_envs, "batch_size", size, f"at least num_envs ({num_envs})")
+    return size // num_envs
+
+
+def num_parameters(learner: Learner) -> int:
+    """The length of an offset of the policy's parameters."""
+    policy = jax.eval_shape(lambda key: learner.policy(learner.init(key)), jax.random.PRNGKey(0))
+    return sum(leaf.size for leaf in jax.tree.leaves(policy))
+
 
 class RolloutFeed:
-    """Batches of `batch_size` steps over all environments, and the offsets of the episodes in them."""
+    """Batches of as many steps of every environment, and the offsets of the episodes in them."""
 
     is_beside = False
     axes: tuple[int | None, ...] = ()
@@ -42,23 +61,21 @@ class RolloutFeed:
             obs: what the environments show, of which only shape and dtype matter.
             skips: whether an environment may skip a step.
         """
-        size, num_envs = learner.config.batch_size, len(obs)
-        require(size >= num_envs, "batch_size", size, f"at least num_envs ({num_envs})")
+        num_envs = len(obs)
+        steps_each = rollout_steps(learner, num_envs)
         self._learner, self._exploration = learner, exploration
-        step = 2 * obs[0].nbytes + 4 * math.prod(learner.spaces.action_shape) + 16
-        require_memory(size * step, f"a batch of {size:,} steps")
-        steps_each = size // num_envs
         self.block: int | None = steps_each
         self._batch_size = steps_each * num_envs
-        policy = jax.eval_shape(lambda key: learner.policy(learner.init(key)), jax.random.PRNGKey(0))
-        parameters = sum(leaf.size for leaf in jax.tree.leaves(policy))
+        step = 2 * obs[0].nbytes + 4 * math.prod(learner.spaces.action_shape) + 16
+        require_memory(self._batch_size * step, f"a batch of {self._batch_size:,} steps")
+        parameters = num_parameters(learner) if learner.needs_offsets else 0
         dtype = np.int32 if learner.spaces.is_discrete else np.float32
         action = np.zeros((num_envs, *learner.spaces.action_shape), dtype)
         make_buffer = UnevenBuffer if skips else RolloutBuffer
         self._buffer = make_buffer(obs, action, steps_each, parameters)
         self._no_offsets = np.zeros((num_envs, parameters), np.float32)
         self.experience: Any = ()
-        batch = jax.eval_shape(lambda: learner.prepare(self._buffer.rollout(), 0))  # the shapes of one
+        batch = jax.eval_shape(lambda: learner.prepare(self._rollout(), 0))  # the shapes of one
         self.init: Callable[[Array, Array], TrainState] = functools.partial(init, learner, exploration, batch)
         self.learn: Callable[..., TrainState] = functools.partial(learn, learner, exploration)
         self.settings: Hashable = (steps_each,)
@@ -102,9 +119,14 @@ class RolloutFeed:
         """Hands over a complete batch; a part of one stays, to be saved as it is."""
         if not self._buffer.is_full:
             return None
-        rollout = self._buffer.rollout()
+        rollout = self._rollout()
         number = step // self._batch_size - 1
         return Taken(None, (self._learner.prepare(rollout, number), rollout.obs), step, True)
+
+    def _rollout(self) -> Rollout:
+        rollout = self._buffer.rollout()
+        # A table of offsets grows with the number of episodes, and each size is another program to compile.
+        return rollout if self._learner.needs_offsets else rollout._replace(segment=None, offsets=None)
 
     def finish(self) -> None:
         """Makes room for the next batch."""
@@ -129,7 +151,17 @@ def learn(
 ) -> TrainState:
     """One update on a batch; then the exploration takes note of the batch's states."""
     agent, terms = learner.update(state.learner, batch)
-    key, policy = steps.key_for(state, ADAPT), learner.policy(agent)
-    rows = obs.reshape(-1, *obs.shape[2:])
-    explored = exploration.adapt(key, state.exploration, policy, rows, state.step)
-    return state._replace(learner=agent, exploration=explored, losses=steps.add_terms(state.losses, terms))
+    state = state._replace(learner=agent, losses=steps.add_terms(state.losses, terms))
+    rows, key, policy = obs.reshape(-1, *obs.shape[2:]), steps.key_for(state, ADAPT), learner.policy(agent)
+    if learner.needs_offsets:
+        return state._replace(exploration=exploration.adapt(key, state.exploration, policy, rows, state.step))
+    if not exploration.adapt_every:
+        return state
+
+    def probe_at(i: Array) -> tuple[Array, Array]:
+        choice_key, probe_key = jax.random.split(jax.random.fold_in(key, i))
+        return probe_key, rows[jax.random.randint(choice_key, (PROBED_STATES,), 0, rows.shape[0])]
+
+    before, after = (steps.adaptations_by(exploration, at) for at in (state.step - rows.shape[0], state.step))
+    adapted = steps.adapt(exploration, state.exploration, policy, state.step, probe_at, after - before)
+    return state._replace(exploration=adapted)

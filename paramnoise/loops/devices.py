@@ -1,0 +1,63 @@
+"""A compiled loop over several devices: which of its arrays are cut, and along which axis.
+
+JAX itself divides the program by where its arrays are. What is computed stays the same, random draws to the bit; sums
+over environments are added in another order.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from paramnoise.validation import UsageError, require
+
+DEVICES = "devices"
+
+
+def require_devices(devices: int) -> None:
+    """Raises UsageError unless there are so many devices here."""
+    here = len(jax.local_devices())
+    require(devices <= here, "devices", devices, f"at most {here}, as many as JAX finds here")
+
+
+def shardings(
+    init: Callable[[int], Callable[[Array], Any]], axes: Callable[[Any], Any], seeds: int, num_envs: int, devices: int
+) -> Any:
+    """Where each array of a loop's state is: cut along its axis of seeds, else of environments, or whole everywhere.
+
+    Seeds have nothing to tell each other, so they are what is divided if they can be. Networks, moments and replay of a
+    seed are whole on every device.
+
+    Args:
+        init: from a number of environments to the function of the seeds' keys that makes the state.
+        axes: from a state to the axis of seeds of each of its arrays, 0 or None.
+        seeds: how many train side by side.
+        num_envs: environments of each.
+        devices: over how many devices.
+
+    Raises:
+        UsageError: if there are fewer devices, or neither seeds nor environments can be divided evenly among them.
+    """
+    require_devices(devices)
+    mesh = Mesh(np.array(jax.local_devices()[:devices]), (DEVICES,))
+    keys = jax.ShapeDtypeStruct((seeds, 2), jnp.uint32)
+    state = jax.eval_shape(init(num_envs), keys)
+    if seeds % devices == 0:
+        cut = jax.tree.map(lambda axis, _: axis, axes(state), state, is_leaf=lambda axis: axis is None)
+    elif num_envs % devices == 0:
+        fewer = jax.eval_shape(init(num_envs - 1), keys)
+        cut = jax.tree.map(lambda one, other: _differing_axis(one.shape, other.shape), state, fewer)
+    else:
+        raise UsageError(f"devices is {devices}, which divides neither num_envs ({num_envs}) nor seeds ({seeds})")
+    place = lambda axis: NamedSharding(mesh, PartitionSpec(*[None] * axis, DEVICES))  # noqa: E731
+    whole = NamedSharding(mesh, PartitionSpec())
+    return jax.tree.map(lambda axis: whole if axis is None else place(axis), cut, is_leaf=lambda axis: axis is None)
+
+
+def _differing_axis(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:
+    """The first axis in which two shapes differ: one environment less makes it shorter."""
+    return next((axis for axis, (a, b) in enumerate(zip(one, other, strict=True)) if a != b), None)
