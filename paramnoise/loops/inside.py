@@ -162,6 +162,10 @@ def _programs(
     over_seeds = functools.partial(jax.vmap, axis_name=SEEDS)
     return (
         jax.jit(over_seeds(init, out_axes=AXES)),
-        jax.jit(over_seeds(advance, in_axes=(AXES, None), out_axes=AXES), donate_argnums=0),
+        jax.jit(
+            over_seeds(advance, in_axes=(AXES, None), out_axes=AXES),
+            donate_argnums=0,
+            compiler_options=compiled.compiler_options(),
+        ),
         jax.jit(over_seeds(report, in_axes=(AXES,), out_axes=(AXES, 0)), donate_argnums=0),
     )
