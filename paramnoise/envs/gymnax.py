@@ -138,8 +138,16 @@ class MinAtarNetwork(eqx.Module):
     def __call__(self, obs: Array) -> Array:
         """The outputs for one board, given as a vector: rows, columns, channels."""
         board = jnp.moveaxis(obs.reshape(BOARD, BOARD, self.channels), -1, 0)
-        features = jax.nn.relu(self.norm(self.filters(board).reshape(-1)))
+        features = jax.nn.relu(self.norm(self._filtered(board).reshape(-1)))
         return self.out(jax.nn.relu(self.dense_norm(self.dense(features))))
+
+    def _filtered(self, board: Array) -> Array:
+        """The convolution as a product of matrices, [filters, places]: it is one also where policies have their own."""
+        size, reach = BOARD - 2, range(3)
+        patches = jnp.stack([board[:, i : i + size, j : j + size] for i in reach for j in reach], axis=1)
+        weight, bias = self.filters.weight, self.filters.bias
+        assert bias is not None
+        return weight.reshape(weight.shape[0], -1) @ patches.reshape(-1, size * size) + bias.reshape(-1, 1)
 
 
 @register_network("minatar")

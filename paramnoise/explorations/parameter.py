@@ -14,7 +14,16 @@ from paramnoise import schedules
 from paramnoise.explorations.base import Exploration, HostNoise, HostPolicy, register_exploration
 from paramnoise.explorations.epsilon_greedy import annealed_epsilon, check_annealing, mix_in_random
 from paramnoise.networks.policies import CONTINUOUS, Policy, SquashedGaussianPolicy
-from paramnoise.validation import require
+from paramnoise.noise.perturbation import redraw_first
+from paramnoise.noise.pool import (
+    Pool,
+    act_in_pool,
+    begin_first_in_pool,
+    begin_in_pool,
+    init_pool,
+    policies_in_pool,
+)
+from paramnoise.validation import UsageError, require
 
 DEFAULT_RMS_DELTA = 0.2
 """The delta of continuous actions if none is given: that of the paper's dense tasks."""
@@ -24,7 +33,7 @@ class ParameterNoiseState(NamedTuple):
     """All that changes in adaptive parameter noise."""
 
     policies: Any
-    """The acting policy of each environment: a leading axis on every array."""
+    """The acting policy of each environment: a leading axis on every array; or a `Pool` of them."""
     sampled_at: Array
     """The environment step at which each environment's policy was sampled, [num_envs]."""
     scale: parameter_noise.Scale
@@ -42,6 +51,7 @@ class ParameterNoise(Exploration):
     A policy with randomness of its own, SAC's, keeps it: the perturbed policy draws from its own distribution.
     """
 
+    added_later: ClassVar = ("pool",)
     policies: ClassVar[tuple[type, ...]] = (*Exploration.policies, SquashedGaussianPolicy)
     fixes_episodes: ClassVar[bool] = True
 
@@ -61,6 +71,9 @@ class ParameterNoise(Exploration):
     """Steps of an environment after which its policy is sampled anew within an episode; None: never."""
     num_policies: int | None = None
     """Perturbed policies that the environments whose episodes start together share; None: each has one of its own."""
+    pool: int | None = None
+    """Perturbed policies in all, two for each group of neighbouring environments, where a copy for each environment
+    costs too much; None: each has one of its own."""
     epsilon_start: float = 1.0
     """With no delta: the epsilon that delta matches at the first step."""
     epsilon_end: float = 0.1
@@ -79,11 +92,20 @@ class ParameterNoise(Exploration):
         require(0 <= self.epsilon <= 1, "epsilon", self.epsilon, "between 0 and 1")
         require(self.max_age is None or self.max_age >= 1, "max_age", self.max_age, "at least 1")
         require(self.num_policies is None or self.num_policies >= 1, "num_policies", self.num_policies, "at least 1")
+        even = self.pool is None or (self.pool >= 2 and self.pool % 2 == 0)
+        require(even, "pool", self.pool, "an even number, as each group of environments has two policies")
+        alone = self.pool is None or self.num_policies is None
+        require(alone, "num_policies", self.num_policies, "unset with a pool, which says how many there are")
         check_annealing(self)
 
     def init(self, policy: Policy, obs: Array) -> ParameterNoiseState:
         num_envs = obs.shape[0]
-        policies = parameter_noise.perturb_each(jax.random.key(0), policy, 0.0, num_envs)
+        policies: Any
+        if self.pool is None:
+            policies = parameter_noise.perturb_each(jax.random.key(0), policy, 0.0, num_envs)
+        else:
+            self._check_pool(obs)
+            policies = init_pool(policy, self.pool, num_envs)
         nan, sigma = jnp.float32(jnp.nan), self._first_sigma(not isinstance(policy, CONTINUOUS))
         return ParameterNoiseState(
             policies, jnp.zeros(num_envs, jnp.int32), parameter_noise.initial_scale(sigma), nan, nan
@@ -92,10 +114,24 @@ class ParameterNoise(Exploration):
     def begin_episode(
         self, key: Array, state: ParameterNoiseState, policy: Policy, starts: Array, step: Array
     ) -> ParameterNoiseState:
-        policies = parameter_noise.resample(
-            key, state.policies, policy, state.scale.sigma, starts, distinct=self.num_policies
-        )
+        policies: Any
+        sigma = state.scale.sigma
+        if isinstance(state.policies, Pool):
+            policies = begin_in_pool(key, state.policies, policy, sigma, starts)
+        else:
+            policies = parameter_noise.resample(key, state.policies, policy, sigma, starts, distinct=self.num_policies)
         return state._replace(policies=policies, sampled_at=jnp.where(starts, step, state.sampled_at))
+
+    def begin_first(
+        self, key: Array, state: ParameterNoiseState, policy: Policy, starts: Array, step: Array
+    ) -> tuple[ParameterNoiseState, Array]:
+        policies: Any
+        sigma = state.scale.sigma
+        if isinstance(state.policies, Pool):
+            policies, left = begin_first_in_pool(key, state.policies, policy, sigma, starts)
+        else:
+            policies, left = redraw_first(key, state.policies, policy, sigma, starts, distinct=self.num_policies)
+        return state._replace(policies=policies, sampled_at=jnp.where(starts, step, state.sampled_at)), left
 
     def act(
         self, key: Array, state: ParameterNoiseState, policy: Policy, obs: Array, step: Array
@@ -105,7 +141,10 @@ class ParameterNoise(Exploration):
             old = step - state.sampled_at >= self.max_age * obs.shape[0]  # steps are counted over all environments
             renew = lambda s: self.begin_episode(age_key, s, policy, old, step)  # noqa: E731
             state = jax.lax.cond(jnp.any(old), renew, lambda s: s, state)
-        values = eqx.filter_vmap(lambda perturbed, o: perturbed(o))(state.policies, obs)
+        if isinstance(state.policies, Pool):
+            values = act_in_pool(state.policies, obs)
+        else:
+            values = eqx.filter_vmap(lambda perturbed, o: perturbed(o))(state.policies, obs)
         if isinstance(policy, SquashedGaussianPolicy):
             key, draw_key = jax.random.split(key)
             actions = policy.random(draw_key, values)
@@ -120,7 +159,7 @@ class ParameterNoise(Exploration):
         return self.epsilon == 0 and self.max_age is None
 
     def acting_policy(self, state: ParameterNoiseState, policy: Any) -> tuple[Any, bool]:
-        return state.policies, True
+        return policies_in_pool(state.policies) if isinstance(state.policies, Pool) else state.policies, True
 
     def act_on_host(self, noise: HostNoise, state: Any, policy: HostPolicy, obs: np.ndarray, step: int) -> np.ndarray:
         values = policy(obs)
@@ -129,10 +168,11 @@ class ParameterNoise(Exploration):
     def adapt(
         self, key: Array, state: ParameterNoiseState, policy: Policy, obs: Array, step: Array
     ) -> ParameterNoiseState:
-        # A probe of its own: measuring must not touch the policies that act.
-        probe = parameter_noise.perturb(key, policy, state.scale.sigma)
-        values = jax.vmap(policy)(obs)
-        distance = policy.distance(values, jax.vmap(probe)(obs))
+        # A probe of its own: measuring must not touch the policies that act. It is seen beside the clean policy, which
+        # is the same draw with a sigma of 0: on a GPU two small networks cost as much as one.
+        sigmas = jnp.stack([jnp.zeros_like(state.scale.sigma), state.scale.sigma])
+        values, perturbed = jax.vmap(lambda sigma: jax.vmap(parameter_noise.perturb(key, policy, sigma))(obs))(sigmas)
+        distance = policy.distance(values, perturbed)
         delta = self.threshold(policy, values.shape[-1], step)
         scale = parameter_noise.adapt(state.scale, distance, delta, self.alpha)
         if isinstance(self.sigma, str):
@@ -146,6 +186,15 @@ class ParameterNoise(Exploration):
         if isinstance(policy, CONTINUOUS):
             return jnp.float32(DEFAULT_RMS_DELTA)
         return parameter_noise.delta_from_epsilon(annealed_epsilon(self, step), num_actions)
+
+    def _check_pool(self, obs: Array) -> None:
+        """Raises UsageError if these environments cannot share the pool."""
+        assert self.pool is not None
+        if obs.ndim > 2:
+            raise UsageError("pool is for environments that show vectors: on frames each has a policy of its own")
+        groups, num_envs = self.pool // 2, obs.shape[0]
+        fits = num_envs % groups == 0
+        require(fits, "pool", self.pool, f"twice a number that divides num_envs, which is {num_envs}")
 
     def _first_sigma(self, is_discrete: bool) -> float:
         if self.sigma is not None:

@@ -23,6 +23,7 @@ from paramnoise.loops.environments import JaxEnv, step_and_reset, with_terminal_
 from paramnoise.loops.feeds import rollout as rollouts
 from paramnoise.loops.step import Behaviour, Losses, TrainState, key_for
 from paramnoise.networks.policies import Policy, noise_free_actions
+from paramnoise.noise.many import MANY, loops_are_cheap
 
 SEEDS = "seeds"
 
@@ -43,6 +44,8 @@ class LoopState(NamedTuple):
     """The sum of returns of the episodes that ended since the last evaluation."""
     ended: Array
     """Their number."""
+    waits: Array
+    """Where the exploration has not begun yet the episode that starts with `obs`, bool[num_envs]."""
 
 
 class Episodes(NamedTuple):
@@ -107,7 +110,7 @@ class CompiledLoop:
             several = lambda s: jax.lax.scan(lambda carry, _: epoch(carry), s, length=evaluations)  # noqa: E731
             return jax.vmap(several, in_axes=(along,), out_axes=(along, 1), axis_name=SEEDS)(state)
 
-        self._call = jax.jit(call, static_argnums=0, donate_argnums=1)
+        self._call = jax.jit(call, static_argnums=0, donate_argnums=1, compiler_options=compiler_options())
 
     def run(self, evaluations: int) -> dict[str, np.ndarray]:
         """Trains on, with so many evaluations, in one call of the compiled program.
@@ -123,6 +126,12 @@ class CompiledLoop:
     def policy(self, member: int = 0) -> Policy:
         """The clean policy of one of the seeds."""
         return self.learner.policy(steps.at_member(self.state.train.learner, member))
+
+
+def compiler_options() -> dict[str, str | bool] | None:
+    """How programs of many small parts are compiled: on a GPU, parts that do not depend on each other run at once."""
+    is_gpu = jax.default_backend() == "gpu"
+    return {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"} if is_gpu else None
 
 
 def for_training(env: JaxEnv, terminal_time_limits: bool) -> JaxEnv:
@@ -145,6 +154,7 @@ def init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int,
         episodes=jnp.int32(0),
         ended_returns=jnp.float32(0),
         ended=jnp.int32(0),
+        waits=jnp.ones(num_envs, bool),
     )
     if learner.experience == "replay":
         return around(train=steps.init_with_replay(learner, exploration, key, obs))
@@ -189,8 +199,41 @@ def report(exploration: Exploration, state: LoopState) -> tuple[LoopState, dict[
 
 def advance(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState, count: Array | int) -> LoopState:
     """So many times `steps_between` steps of every environment, with all the learning that is due."""
-    one = _step_and_learn if learner.experience == "replay" else _gather_and_learn
-    return jax.lax.fori_loop(0, count, lambda _, s: one(learner, exploration, env, s), state)
+    if learner.experience == "rollout":
+        return jax.lax.fori_loop(0, count, lambda _, s: _gather_and_learn(learner, exploration, env, s), state)
+    if state.waits.shape[0] < MANY or loops_are_cheap():
+
+        def begin_and_step(_: Array, state: LoopState) -> LoopState:
+            return _step_and_learn(learner, exploration, env, _begin(learner, exploration, state))
+
+        return jax.lax.fori_loop(0, count, begin_and_step, state)
+
+    # On an accelerator a branch or a loop of unknown length within a step costs more than most steps' starts. So a step
+    # begins a fixed number of episodes, and the loop of steps ends where more are due: what is rare is done around it.
+    def goes_on(carry: tuple[Array, LoopState]) -> Array:
+        return (carry[0] < count) & ~steps.any_of_all(carry[1].waits, SEEDS)
+
+    def step_and_begin(carry: tuple[Array, LoopState]) -> tuple[Array, LoopState]:
+        after = _step_and_learn(learner, exploration, env, carry[1])
+        explored, waits = steps.begin_first(exploration, _behaviour(learner, after), after.waits)
+        return carry[0] + 1, after._replace(train=after.train._replace(exploration=explored), waits=waits)
+
+    def steps_until_many_start(carry: tuple[Array, LoopState]) -> tuple[Array, LoopState]:
+        return jax.lax.while_loop(goes_on, step_and_begin, (carry[0], _begin(learner, exploration, carry[1])))
+
+    return jax.lax.while_loop(lambda carry: carry[0] < count, steps_until_many_start, (jnp.int32(0), state))[1]
+
+
+def _behaviour(learner: Learner, state: LoopState) -> Behaviour:
+    """What beginning and acting need."""
+    training = state.train
+    return Behaviour(training.exploration, learner.policy(training.learner), training.key, training.step)
+
+
+def _begin(learner: Learner, exploration: Exploration, state: LoopState) -> LoopState:
+    """Begins all episodes that wait for it."""
+    explored = steps.begin_if_any(exploration, _behaviour(learner, state), state.waits, SEEDS)
+    return state._replace(train=state.train._replace(exploration=explored), waits=jnp.zeros_like(state.waits))
 
 
 def _strongly_typed(leaf: Array) -> Array:
@@ -199,7 +242,7 @@ def _strongly_typed(leaf: Array) -> Array:
 
 
 def _step_and_learn(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState) -> LoopState:
-    """One step of every environment, and the learning that follows it."""
+    """One step of every environment, whose episodes have begun, and the learning that follows it."""
     starts = state.starts
     state, happened, _ = _step(learner, exploration, env, state)
     if learner.drawing.n_step > 1:
@@ -223,7 +266,7 @@ def _gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
 
     def step(state: LoopState, _: None) -> tuple[LoopState, Rollout]:
         time = state.train.experience.time
-        after, happened, truncated = _step(learner, exploration, env, state)
+        after, happened, truncated = _step(learner, exploration, env, _begin(learner, exploration, state))
         offsets = exploration.offsets(after.train.exploration) if learner.needs_offsets else None
         training = after.train._replace(
             step=state.train.step + num_envs, experience=Episodes(jnp.where(after.starts, 0, time + 1))
@@ -245,14 +288,13 @@ def _gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
 def _step(
     learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState
 ) -> tuple[LoopState, Transition, Array]:
-    """One step of every environment; nothing is learned, nor is the step counted in the state of training.
+    """One step of every environment, whose episodes have begun; nothing is learned, nor is the step counted.
 
     Returns:
         The state after, what happened, and where a time limit cut an episode.
     """
     training = state.train
-    behaviour = Behaviour(training.exploration, learner.policy(training.learner), training.key, training.step)
-    explored, actions = steps.begin_and_act(exploration, behaviour, state.obs, state.starts, SEEDS)
+    explored, actions = steps.act(exploration, _behaviour(learner, state), state.obs)
     actions = steps.random_at_first(learner, training.key, training.step, actions)
     training = training._replace(exploration=explored)
     keys = jax.random.split(key_for(training, ENVIRONMENT), actions.shape[0])
@@ -273,6 +315,7 @@ def _step(
         episodes=state.episodes + jnp.sum(ended),
         ended_returns=state.ended_returns + jnp.sum(jnp.where(ended, returns, 0.0)),
         ended=state.ended + jnp.sum(ended),
+        waits=ended,
     )
     return state, happened, after.truncated
 

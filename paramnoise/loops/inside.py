@@ -187,7 +187,12 @@ def _programs(
         places = several.shardings(init, functools.partial(_axes, learner), seeds, num_envs, devices)
     return (
         jax.jit(init(num_envs), out_shardings=places),
-        jax.jit(over_seeds(advance, in_axes=(along, None), out_axes=along), donate_argnums=0, out_shardings=places),
+        jax.jit(
+            over_seeds(advance, in_axes=(along, None), out_axes=along),
+            donate_argnums=0,
+            out_shardings=places,
+            compiler_options=compiled.compiler_options(),
+        ),
         jax.jit(
             over_seeds(report, in_axes=(along,), out_axes=(along, 0)),
             donate_argnums=0,

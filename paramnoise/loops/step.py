@@ -20,6 +20,7 @@ from paramnoise.experience.replay import Transition
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ACT, ADAPT, ANNOTATE, BEGIN, INIT, RANDOM, TRAIN, key_at
 from paramnoise.networks.policies import Policy
+from paramnoise.noise.many import MANY
 from paramnoise.validation import in_units, require_memory
 
 
@@ -131,31 +132,36 @@ def act(exploration: Exploration, state: Behaviour, obs: Array) -> tuple[Any, Ar
     return exploration.act(key_at(state.key, ACT, state.step), state.exploration, state.policy, obs, state.step)
 
 
-def begin_and_act(
-    exploration: Exploration, state: Behaviour, obs: Array, starts: Array, axis_name: str | None = None
-) -> tuple[Any, Array]:
-    """Begins episodes where they are due, if any is, then acts.
+def begin_if_any(exploration: Exploration, state: Behaviour, starts: Array, axis_name: str | None = None) -> Any:
+    """Begins episodes where they are due, if any is.
 
     Args:
         exploration: the exploration.
         state: what acting needs.
-        obs: what each environment shows, [num_envs, ...].
-        starts: bool[num_envs], true where an episode starts with this observation.
+        starts: bool[num_envs], true where an episode starts.
         axis_name: the `vmap` axis of seeds that run side by side, if any.
 
     Returns:
-        The state of exploration and the actions, [num_envs, ...].
+        The state of exploration.
     """
-    any_start = jnp.any(starts)
-    if axis_name is not None:  # one branch for all seeds keeps the branch a branch under vmap
-        any_start = jax.lax.pmax(any_start.astype(jnp.int32), axis_name) > 0
-    explored = jax.lax.cond(
-        any_start,
+    return jax.lax.cond(
+        any_of_all(starts, axis_name),
         lambda e: begin(exploration, state._replace(exploration=e), starts),
         lambda e: e,
         state.exploration,
     )
-    return act(exploration, state._replace(exploration=explored), obs)
+
+
+def any_of_all(starts: Array, axis_name: str | None = None) -> Array:
+    """Whether any is true, of any seed: one branch for all seeds keeps a branch a branch under `vmap`."""
+    found = jnp.any(starts)
+    return found if axis_name is None else jax.lax.pmax(found.astype(jnp.int32), axis_name) > 0
+
+
+def begin_first(exploration: Exploration, state: Behaviour, starts: Array) -> tuple[Any, Array]:
+    """The state of exploration once some episodes have begun, at a fixed cost, and where others still have to."""
+    key = key_at(state.key, BEGIN, state.step)
+    return exploration.begin_first(key, state.exploration, state.policy, starts, state.step)
 
 
 def random_at_first(learner: Learner, key: Array, step: Array, actions: Array) -> Array:
@@ -180,7 +186,8 @@ def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: 
 
     due = updates_by(config, after) - updates_by(config, before)
     agent = learner.observe(state.learner, batch)
-    agent, losses, priorities = train(learner, agent, state.losses, batch_at, due, replay.priorities)
+    most = usual_updates(config, num_envs) if num_envs >= MANY and replay.priorities is None else None
+    agent, losses, priorities = train(learner, agent, state.losses, batch_at, due, replay.priorities, most)
     replay = replay._replace(priorities=priorities)
     state = state._replace(learner=agent, losses=losses, experience=replay, step=after)
     if not exploration.adapt_every:
@@ -191,8 +198,14 @@ def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: 
         return probe_key, replays.sample(sample_key, state.experience, config.batch_size).obs
 
     due = adaptations_by(exploration, after) - adaptations_by(exploration, before)
+    if num_envs % exploration.adapt_every == 0:  # a number that is known before, so that no loop has to ask for it
+        due = num_envs // exploration.adapt_every
     policy = learner.policy(state.learner)
     return state._replace(exploration=adapt(exploration, state.exploration, policy, after, probe_at, due))
+
+
+Carry = tuple[Any, Losses, Priorities | None]
+"""What train steps change: the state of the learner, the losses, the priorities."""
 
 
 def train(
@@ -202,6 +215,7 @@ def train(
     batch_at: Callable[[Array, Priorities | None], tuple[Any, Array | None]],
     count: Array | int,
     priorities: Priorities | None = None,
+    most: int | None = None,
 ) -> tuple[Any, Losses, Priorities | None]:
     """Updates the learner's state on so many batches, and adds up what the updates report.
 
@@ -212,12 +226,14 @@ def train(
         batch_at: the number of a batch, the priorities of now -> the batch, and with priorities where it is from.
         count: how many batches.
         priorities: those that batches are drawn by; None: there are none.
+        most: a number that `count` mostly is and never exceeds, if there is one. The loop then has so many rounds, of
+            which those from `count` on change nothing: an accelerator does not have to ask the host after each.
 
     Returns:
         The state of the learner, the losses and the priorities after.
     """
 
-    def once(i: Array, carry: tuple[Any, Losses, Priorities | None]) -> tuple[Any, Losses, Priorities | None]:
+    def once(i: Array, carry: Carry) -> Carry:
         agent, losses, priorities = carry
         batch, places = batch_at(i, priorities)
         agent, terms = learner.update(agent, batch)
@@ -227,6 +243,11 @@ def train(
             priorities = priority_tree.update(priorities, places, terms.pop(TD_ERROR), learner.drawing.alpha)
         return agent, add_terms(losses, terms), priorities
 
+    def once_if_due(i: Array, carry: Carry) -> Carry:
+        return jax.tree.map(lambda new, old: jnp.where(i < count, new, old), once(i, carry), carry)
+
+    if most is not None:
+        return jax.lax.fori_loop(0, most, once_if_due, (agent, losses, priorities))
     return jax.lax.fori_loop(0, count, once, (agent, losses, priorities))
 
 
@@ -294,6 +315,11 @@ def with_member(tree: Any, member: Array, part: Any) -> Any:
 def updates_by(config: Any, step: Any) -> Any:
     """Train steps that are due by an environment step, an array or an int."""
     return (step > config.learning_starts) * (step - config.learning_starts) // config.train_every * config.train_steps
+
+
+def usual_updates(config: Any, num_envs: int) -> int | None:
+    """Train steps after every step of all environments once learning has begun, if they are always as many."""
+    return num_envs // config.train_every * config.train_steps if num_envs % config.train_every == 0 else None
 
 
 def adaptations_by(exploration: Exploration, step: Any) -> Any:

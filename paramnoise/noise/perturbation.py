@@ -10,16 +10,13 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from paramnoise.noise.many import MANY, replace_first, replace_some
+
 Policy = TypeVar("Policy")
 """Any pytree of parameters: an Equinox module, a dict of arrays, ..."""
 
 Where = Callable[[str, Array], bool]
 """Chooses the leaves that get noise, from a leaf's path ("dense/kernel") and the leaf itself."""
-
-MANY = 64
-"""Environments from which on only the policies that are needed are drawn: of few it costs less to draw all."""
-PARTS = 32
-"""Of so many environments, those of one part are drawn together: where fewer than that start, the rest is wasted."""
 
 
 def selected(policy: Policy, where: Where | None = None) -> Policy:
@@ -100,7 +97,8 @@ def perturb_each(
         One policy whose arrays have a leading axis of `num_envs`, to be called under `vmap`. Leaves without noise are
         copied too, so that a policy stays as sampled for its whole episode while the learner goes on.
     """
-    return eqx.filter_vmap(lambda k: perturb(k, policy, sigma, where))(_keys_of(key, num_envs, distinct))
+    numbers = jnp.arange(num_envs) if distinct is None else jnp.arange(num_envs) % distinct
+    return eqx.filter_vmap(lambda number: perturb(numbered(key, number), policy, sigma, where))(numbers)
 
 
 def resample(
@@ -127,83 +125,90 @@ def resample(
         The policies, replaced where `starts` is true.
     """
     num_envs = starts.shape[0]
-    if num_envs < MANY:
-        fresh = perturb_each(key, policy, sigma, num_envs, where, distinct)
+    if num_envs >= MANY:
+        return redraw(key, policies, policy, sigma, starts, where, distinct=distinct)
+    fresh = perturb_each(key, policy, sigma, num_envs, where, distinct)
 
-        def choose(new: Any, old: Any) -> Any:
-            if not eqx.is_array(new):
-                return old
-            return jnp.where(starts.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
+    def choose(new: Any, old: Any) -> Any:
+        if not eqx.is_array(new):
+            return old
+        return jnp.where(starts.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
 
-        return jax.tree.map(choose, fresh, policies)
-    keys = _keys_of(key, num_envs, distinct)
-    acting, still = eqx.partition(policies, eqx.is_array)
-    clean, rest = eqx.partition(policy, eqx.is_array)
-
-    @jax.custom_batching.custom_vmap
-    def one_seed(keys: Array, acting: Any, clean: Any, sigma: Array, starts: Array) -> Any:
-        seeds = jax.tree.map(lambda leaf: leaf[None], (keys, acting, clean, sigma, starts))
-        return jax.tree.map(lambda leaf: leaf[0], several_seeds(*seeds))
-
-    @one_seed.def_vmap
-    def _(axis_size: int, in_batched: Any, *parts: Any) -> tuple[Any, Any]:
-        with_axis = jax.tree.map(
-            lambda leaf, has: leaf if has else jnp.broadcast_to(leaf, (axis_size, *jnp.shape(leaf))),
-            parts,
-            tuple(in_batched),
-        )
-        return several_seeds(*with_axis), jax.tree.map(lambda _: True, acting)
-
-    def several_seeds(keys: Array, acting: Any, clean: Any, sigma: Array, starts: Array) -> Any:
-        """Of arrays with leading axes of seeds and environments, `clean` and `sigma` of seeds alone."""
-        flat_keys, flat_acting, flat_starts = jax.tree.map(
-            lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (keys, acting, starts)
-        )
-        chunk = -(-starts.size // PARTS)
-        after = _replace_some(perturb_one, flat_keys, flat_acting, flat_starts, (clean, sigma), chunk)
-        return jax.tree.map(lambda leaf, as_before: leaf.reshape(as_before.shape), after, acting)
-
-    def perturb_one(key: Array, clean_and_sigma: tuple[Any, Array]) -> Any:
-        clean, sigma = clean_and_sigma
-        return eqx.filter(perturb(key, eqx.combine(clean, rest), sigma, where), eqx.is_array)
-
-    return eqx.combine(one_seed(keys, acting, clean, jnp.asarray(sigma, jnp.float32), starts), still)
+    return jax.tree.map(choose, fresh, policies)
 
 
-def _keys_of(key: Array, num_envs: int, distinct: int | None) -> Array:
-    """A key for each environment's draw; environments i and i + `distinct` share one."""
-    keys = jax.random.split(key, num_envs if distinct is None else distinct)
-    return keys if distinct is None else keys[jnp.arange(num_envs) % distinct]
+def redraw(
+    key: Array,
+    policies: Policy,
+    policy: Policy,
+    sigma: ArrayLike,
+    chosen: Array,
+    where: Where | None = None,
+    *,
+    repeat: int = 1,
+    distinct: int | None = None,
+) -> Policy:
+    """Draws the chosen ones of several perturbed policies anew and leaves the others alone.
 
-
-def _replace_some(
-    perturb_one: Callable[[Array, Any], Any], keys: Array, acting: Any, starts: Array, sources: Any, chunk: int
-) -> Any:
-    """Replaces the policies where an episode starts, a chunk of them at a time, as many chunks as are needed.
+    What it costs is in proportion to how many are chosen, rounded up to a chunk.
 
     Args:
-        perturb_one: draws a policy from a key and a source.
-        keys: a key for each environment, [environments].
-        acting: the policies, [environments, ...].
-        starts: bool[environments].
-        sources: what perturbed policies are made of, [seeds, ...]; environments of one seed are neighbours.
-        chunk: how many are drawn together.
+        key: a random key, used once.
+        policies: arrays with a leading axis of policies.
+        policy: the clean policy of now.
+        sigma: the standard deviation of the noise of now.
+        chosen: bool[policies].
+        where: chooses the leaves, as for `perturb`.
+        repeat: how many neighbouring policies share a draw.
+        distinct: how many draws differ; None: all do.
 
     Returns:
-        The policies, replaced where `starts` is true.
+        The policies, replaced where `chosen` is true.
     """
-    num_envs = starts.shape[0]
-    per_seed = num_envs // jax.tree.leaves(sources)[0].shape[0]
-    started = jnp.nonzero(starts, size=-(-num_envs // chunk) * chunk, fill_value=num_envs)[0]
+    draw, source, (acting, still) = _drawing(key, policies, policy, sigma, where, repeat, distinct)
+    return eqx.combine(replace_some(draw, acting, source, chosen), still)
 
-    def replace(i: Array, acting: Any) -> Any:
-        places = jax.lax.dynamic_slice(started, (i * chunk,), (chunk,))
-        here = jnp.minimum(places, num_envs - 1)
-        fresh = jax.vmap(perturb_one)(keys[here], jax.tree.map(lambda leaf: leaf[here // per_seed], sources))
-        return jax.tree.map(lambda old, new: old.at[places].set(new, mode="drop"), acting, fresh)
 
-    chunks = (jnp.sum(starts, dtype=jnp.int32) + chunk - 1) // chunk
-    return jax.lax.fori_loop(0, chunks, replace, acting)
+def redraw_first(
+    key: Array,
+    policies: Policy,
+    policy: Policy,
+    sigma: ArrayLike,
+    chosen: Array,
+    where: Where | None = None,
+    *,
+    repeat: int = 1,
+    distinct: int | None = None,
+) -> tuple[Policy, Array]:
+    """As `redraw`, of one chunk of the chosen, at a cost that is always the same; with it which of them are left."""
+    draw, source, (acting, still) = _drawing(key, policies, policy, sigma, where, repeat, distinct)
+    after, left = replace_first(draw, acting, source, chosen)
+    return eqx.combine(after, still), left
+
+
+def _drawing(
+    key: Array,
+    policies: Policy,
+    policy: Policy,
+    sigma: ArrayLike,
+    where: Where | None,
+    repeat: int,
+    distinct: int | None,
+) -> tuple[Callable[[Array, Any], Any], Any, tuple[Any, Any]]:
+    """How a policy of a place is drawn, from which arrays, and the policies as arrays and the rest."""
+    clean, rest = eqx.partition(policy, eqx.is_array)
+
+    def draw(place: Array, source: tuple[Array, Any, Array]) -> Any:
+        key, clean, sigma = source
+        number = place // repeat if distinct is None else place // repeat % distinct
+        return eqx.filter(perturb(numbered(key, number), eqx.combine(clean, rest), sigma, where), eqx.is_array)
+
+    return draw, (key, clean, jnp.asarray(sigma, jnp.float32)), eqx.partition(policies, eqx.is_array)
+
+
+def numbered(key: Array, number: ArrayLike) -> Array:
+    """The key of one of several draws; only those that are needed are made."""
+    return jax.random.fold_in(key, number)
 
 
 def _is_linear(node: Any) -> bool:

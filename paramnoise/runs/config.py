@@ -114,18 +114,15 @@ class RunConfig(RunSettings):
         """A digest of all that a resumed run may not change, but for objects of the user's."""
         values = self.to_json()
         # Runs of before a setting was added have its default, and a digest without it.
-        added = {name for name in getattr(self.agent, "added_later", ()) if self._has_default(name)}
-        agent = {name: value for name, value in values["agent"].items() if name not in {*OWN_PARTS, *added}}
-        kept = {**values, "agent": agent}
+        left_out = {*OWN_PARTS, *_added_with_defaults(self.agent)}
+        agent = {name: value for name, value in values["agent"].items() if name not in left_out}
+        added = _added_with_defaults(self.exploration)
+        exploration = {name: value for name, value in values["exploration"].items() if name not in added}
+        kept = {**values, "agent": agent, "exploration": exploration}
         for name in MAY_DIFFER:
             part, _, field = name.rpartition(".")
             (kept[part] if part else kept).pop(field, None)
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
-
-    def _has_default(self, name: str) -> bool:
-        """Whether a setting of the agent is as it is by default."""
-        (field,) = (field for field in dataclasses.fields(self.agent) if field.name == name)
-        return getattr(self.agent, name) == field.default
 
     @classmethod
     def from_json(cls, values: dict[str, Any], parts: Mapping[str, Any] | None = None) -> "RunConfig":
@@ -188,6 +185,16 @@ def _build(cls: type, settings: Mapping[str, Any], what: str) -> Any:
     # An object of the user's is no text: the config itself refuses what does not fit.
     check_types(cls, {k: v for k, v in settings.items() if k not in OWN_PARTS or isinstance(v, str)}, what)
     return cls(**{name: as_tuples(value) for name, value in settings.items()})
+
+
+def _added_with_defaults(settings: Any) -> set[str]:
+    """The settings of a config that were added after runs without them were made, and are as they are by default."""
+    added = getattr(settings, "added_later", ())
+    return {
+        field.name
+        for field in dataclasses.fields(settings)
+        if field.name in added and getattr(settings, field.name) == field.default
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 import paramnoise as pn
 from paramnoise.envs import env_source
-from paramnoise.envs.gymnax import gymnax_env
+from paramnoise.envs.gymnax import MinAtarNetwork, gymnax_env
 from paramnoise.loops.inside import Inside
 from paramnoise.networks.own import make_network
 from paramnoise.validation import UsageError
@@ -77,6 +77,12 @@ def test_observations_are_vectors_and_actions_those_of_agents():
     assert pendulum.action_space.high.tolist() == [2.0]
     network = make_network("minatar", (400,), 3, jax.random.PRNGKey(0))
     assert network(jnp.zeros(400)).shape == (3,)
+
+
+def test_the_filters_of_the_network_for_boards_are_a_convolution():
+    network, board = MinAtarNetwork(4, 3, jax.random.PRNGKey(0)), jax.random.normal(jax.random.PRNGKey(1), (4, 10, 10))
+    expected = network.filters(board).reshape(16, 64)
+    np.testing.assert_allclose(network._filtered(board), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

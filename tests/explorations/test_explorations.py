@@ -46,6 +46,7 @@ INVALID = {
         "epsilon": 1.1,
         "max_age": 0,
         "num_policies": 0,
+        "pool": 3,
     },
 }
 EVERY_STRATEGY = pytest.mark.parametrize(
@@ -60,6 +61,7 @@ EVERY_STRATEGY = pytest.mark.parametrize(
         (pn.NoisyNet(), NOISY),
         (pn.ParameterNoise(), DISCRETE),
         (pn.ParameterNoise(max_age=1, epsilon=0.1), CONTINUOUS),
+        (pn.ParameterNoise(pool=2), DISCRETE),
     ],
     ids=lambda value: getattr(value, "kind", type(value).__name__),
 )
@@ -229,6 +231,35 @@ def test_environments_that_start_together_share_so_many_policies(num_policies: i
     assert all(np.array_equal(row, rows[first]) for row, first in zip(rows, shared, strict=True))
     after = begin_episode(exploration, jax.random.key(2), state, CONTINUOUS, jnp.array([True] + 4 * [False]), 9)
     assert same_rows(state.policies, after.policies) == [False, True, True, True, True]
+
+
+def test_a_pool_acts_on_the_host_as_it_acts_in_a_program():
+    exploration = pn.ParameterNoise(sigma=0.5, pool=2)
+    state, starts = begun(exploration, CONTINUOUS, 2), jnp.array([True, False])
+    state = begin_episode(exploration, jax.random.key(2), state, CONTINUOUS, starts, 9)
+    obs = jnp.ones((2, 3))
+    _, actions = act(exploration, KEY, state, CONTINUOUS, obs, 0)
+    policies, has_axis = exploration.acting_policy(jax.tree.map(np.asarray, state), CONTINUOUS)
+    assert has_axis
+    np.testing.assert_allclose(eqx.filter_vmap(lambda policy, o: policy(o))(policies, obs), actions, rtol=1e-5)
+    assert not np.allclose(actions[0], actions[1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "obs", "message"),
+    [
+        ({"pool": 4}, jnp.ones((3, 3)), "pool must be twice a number that divides num_envs, which is 3"),
+        ({"pool": 2}, jnp.ones((2, 4, 8, 8)), "on frames each has a policy of its own"),
+    ],
+)
+def test_a_pool_that_environments_cannot_share_is_refused(settings: dict, obs: Array, message: str):
+    with pytest.raises(pn.UsageError, match=message):
+        pn.ParameterNoise(**settings).init(DISCRETE, obs)
+
+
+def test_a_pool_says_how_many_policies_there_are():
+    with pytest.raises(pn.UsageError, match="num_policies must be unset with a pool"):
+        pn.ParameterNoise(pool=2, num_policies=1)
 
 
 def test_noisy_layers_act_with_noise_of_their_own_for_each_environment_and_step():

@@ -1,17 +1,23 @@
 """Training inside one compiled program, as the host loop has it: the same as elsewhere, and resumable."""
 
+import dataclasses
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from paramnoise.agents import dqn
 from paramnoise.envs.chain import chain
-from paramnoise.loops import inside
+from paramnoise.loops import compiled, inside
 from paramnoise.loops.compiled import CompiledLoop
+from paramnoise.loops.environments import JaxStep
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.inside import Inside
 from paramnoise.loops.jax_vector import JaxGym, JaxVector, jax_source
+from paramnoise.noise.many import MANY
 from paramnoise.validation import UsageError
-from tests.loops.test_loops_agree import CASES, EPISODE
+from tests.loops.test_loops_agree import CASES, EPISODE, SPACES
 
 SEEDS, ENVS, STEPS = (7, 3), 2, 12 * EPISODE
 LEARNER, NOISE = CASES["parameter"]
@@ -60,6 +66,42 @@ def test_a_loop_restored_in_between_goes_on_exactly_however_long_its_calls_are(f
     np.testing.assert_equal(before + rows(again), ours)
     for one, other in zip(*(jax.tree.leaves(each.state(1)) for each in (loop, again)), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_loop_with_a_pool_goes_on_exactly():
+    learner, pool = LEARNER, dataclasses.replace(NOISE, pool=2)
+    make = lambda: HostLoop(learner, pool, SOURCE, num_envs=ENVS, log_every=EPISODE)  # noqa: E731
+    whole, first, again = make(), make(), make()
+    finished = rows(whole, 4 * EPISODE)
+    steps: list[int] = []
+    before = rows(first, 4 * EPISODE, on_step=steps.append, should_stop=lambda: bool(steps) and steps[-1] >= EPISODE)
+    assert first.step < 4 * EPISODE
+    again.restore(*first.snapshot(0), 0)
+    np.testing.assert_equal(before + rows(again, 4 * EPISODE), finished)
+    for one, other in zip(*(jax.tree.leaves(each.state(0)) for each in (whole, again)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_loop_of_an_accelerator_is_the_same_training(monkeypatch):
+    """Many environments, whose episodes end by chance: some steps begin as many as a chunk, some more, some none."""
+
+    def step(key, state, action):
+        obs = jax.random.normal(key, (5,))
+        ended = jax.random.uniform(key) < 0.05
+        return JaxStep(obs, state, obs[action], ended, jnp.bool_(False))
+
+    env = chain(5)._replace(reset=lambda key: (jnp.ones(5), jnp.int32(0)), step=step)
+    learner = dqn.make(dataclasses.replace(LEARNER.config, train_every=32, target_every=64), SPACES)
+    noise = dataclasses.replace(NOISE, adapt_every=MANY)
+    plain, other = [], []
+    for cheap, rows in ((True, plain), (False, other)):
+        monkeypatch.setattr(compiled, "loops_are_cheap", lambda cheap=cheap: cheap)
+        loop = CompiledLoop(learner, noise, env, seeds=SEEDS, eval_every=10 * MANY, num_envs=MANY)
+        rows.append(loop.run(3))
+        rows.append(list(map(np.asarray, jax.tree.leaves(loop.state.train.learner))))
+    starts = np.diff(plain[0]["episodes"], axis=0)
+    assert (starts > 10).all()
+    np.testing.assert_equal(plain, other)
 
 
 def test_agents_that_learn_from_no_replay_step_the_same_environments_from_outside():

@@ -51,7 +51,7 @@ def acted(agent, exploration, state, starts):
     @jax.jit
     def act(state, starts):
         behaviour = Behaviour(state.exploration, agent.policy(state.learner), state.key, state.step)
-        return steps.begin_and_act(exploration, behaviour, OBS, starts)[0]
+        return steps.begin_if_any(exploration, behaviour, starts)
 
     return state._replace(exploration=act(state, starts))
 

@@ -9,7 +9,8 @@ from jax import Array
 from scipy import stats
 
 from paramnoise.noise import perturb, perturb_each, resample, selected
-from paramnoise.noise.perturbation import MANY
+from paramnoise.noise.many import MANY, chunk_of, places_of
+from paramnoise.noise.perturbation import redraw_first
 
 KEY = jax.random.key(0)
 
@@ -248,3 +249,20 @@ def test_among_many_environments_some_may_share_their_draw():
     some = resample(KEY, {"w": jnp.zeros((MANY, 2))}, {"w": jnp.zeros(2)}, 1.0, starts, everything, distinct=4)["w"]
     every = perturb_each(KEY, {"w": jnp.zeros(2)}, 1.0, MANY, everything, distinct=4)["w"]
     np.testing.assert_array_equal(some, np.where(starts[:, None], every, 0.0))
+
+
+@pytest.mark.parametrize("chosen", [[], [3], [0, 1, 127, 128, 299], range(300)])
+def test_places_are_those_of_the_chosen_in_order_and_then_none(chosen: list[int]):
+    places = np.asarray(places_of(jnp.zeros(300, bool).at[jnp.array(list(chosen), int)].set(True)))
+    assert places[: len(chosen)].tolist() == list(chosen)
+    assert (places[len(chosen) :] == 300).all()
+
+
+def test_one_chunk_is_drawn_at_a_fixed_cost_and_the_others_are_left():
+    starts, policies, clean = jnp.arange(MANY) % 2 == 0, {"w": jnp.zeros((MANY, 2))}, {"w": jnp.zeros(2)}
+    some, left = redraw_first(KEY, policies, clean, 1.0, starts, everything)
+    assert int(left.sum()) == MANY // 2 - chunk_of(MANY)
+    every = perturb_each(KEY, clean, 1.0, MANY, everything)["w"]
+    np.testing.assert_array_equal(some["w"], np.where((starts & ~left)[:, None], every, 0.0))
+    again = resample(KEY, some, clean, 1.0, left, everything)["w"]
+    np.testing.assert_array_equal(again, np.where(starts[:, None], every, 0.0))

@@ -20,7 +20,7 @@ from paramnoise.loops.evaluation import EVALUATION_STREAM
 from paramnoise.loops.vector import episode_seed
 from paramnoise.networks.policies import noise_free_actions
 from paramnoise.runs import run as runs
-from paramnoise.runs.config import RunConfig
+from paramnoise.runs.config import RunConfig, make_config
 from paramnoise.runs.directory import WALL_CLOCK_COLUMNS, RunDirectory
 from paramnoise.runs.display import StopFlag, stop_on_signals
 from paramnoise.validation import UsageError
@@ -40,6 +40,13 @@ CONFIG = RunConfig(
 
 def config(**changes) -> RunConfig:
     return dataclasses.replace(CONFIG, **changes)
+
+
+def test_a_run_of_before_there_were_pools_goes_on():
+    before = "6e44eadbb1dbef3136aa53794ae2df623b16b47deb00cd421e1fc25964eda19b"  # as that version computed it
+    shared = {"exploration": "parameter", "exploration_settings": {"pool": 2}}
+    assert make_config("dqn", "CartPole-v1", exploration="parameter").digest() == before
+    assert make_config("dqn", "CartPole-v1", **shared).digest() != before
 
 
 def progress(path: Path) -> list[dict[str, str]]:
