@@ -184,7 +184,7 @@ class ParameterNoise(BaseCallback):
             The model's own epsilon, for `end_acting`; None if it has none.
         """
         for env in np.flatnonzero(self._starts):
-            self._acting.begin_episode(env, self._layers.draw(self._state.sigma, self._state.rng))
+            self._acting.begin_episode(int(env), self._layers.draw(self._state.sigma, self._state.rng))
             self._starts[env] = False
         self._acting.use()
         rate = getattr(self.model, "exploration_rate", None)

@@ -184,7 +184,7 @@ class OnPolicyNoise:
             self._unadapted = 1
         for env in np.flatnonzero(self._last_episode_starts):
             perturbation = self._layers.draw(state.sigma, state.rng)
-            self._acting.begin_episode(env, perturbation)
+            self._acting.begin_episode(int(env), perturbation)
             self.rollout_buffer.begin_episode(env, perturbation)
         self._acting.use()
 
