@@ -46,8 +46,8 @@ class LayerNormQRDQNPolicy(QRDQNPolicy):
 class LayerNormTD3Policy(TD3Policy):
     """The policy of TD3 and DDPG, with layer norm in actor and critics, whose outputs begin near 0 (app. A.2).
 
-    With PyTorch's own output layers the critic has a slope before there is any reward, and the actor follows it to the
-    same extreme action in every state, which noise of a fixed distance hardly moves.
+    With PyTorch's own output layers the critic has a slope before there is any reward, and the actor soon follows it to
+    the same extreme action in every state, which noise of a fixed distance hardly moves.
     """
 
     def make_actor(self, *args: Any, **kwargs: Any) -> Any:
