@@ -74,8 +74,7 @@ class Task(NamedTuple):
     """Of a chain, which has its own measure of being solved."""
     num_envs: int = 1
     is_normalised: bool = False
-    """Whether observations are, by running statistics, as in `pn.DDPG`. A perturbed network hardly sees an input that
-    is small beside its biases."""
+    """Whether observations are, by running statistics, as in `pn.DDPG`."""
 
     @property
     def name(self) -> str:
