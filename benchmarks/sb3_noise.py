@@ -4,14 +4,16 @@
     .venv-sb3/bin/python benchmarks/sb3_noise.py --algorithms DQN TD3 --envs 1
 
 Both have the default settings of their algorithm, DQN's random actions included, and the same policy with layer norm,
-on tasks whose episodes have 200 steps whatever is done. Times are CPU seconds of this process with one thread. Where a
-machine is busy with other things they vary, and the ratio of the least times of many short rounds varies least.
+on tasks whose episodes have 200 steps whatever is done. They take turns in short rounds, each first in every other one,
+with one thread. A ratio is that of the medians over rounds: of CPU seconds of this process, which others disturb
+less, and of seconds by the clock.
 """
 
 import argparse
 import statistics
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import sb3_contrib
@@ -47,38 +49,42 @@ ON_POLICY = {
 }
 
 
-class Costs(NamedTuple):
-    """What the rounds of one contest took."""
+class Cost(NamedTuple):
+    """What a round took."""
 
-    steps: int
-    """Of a round."""
-    plain: list[float]
-    noisy: list[float]
-    """Seconds, by round."""
-
-    def row(self) -> str:
-        """The cells of the table."""
-        ratios = sorted(noisy / plain for plain, noisy in zip(self.plain, self.noisy, strict=True))
-        spread = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-        return f"{self.steps / min(self.plain):,.0f} | {min(self.noisy) / min(self.plain):.2f} | {spread}"
+    cpu: float
+    clock: float
+    """Seconds of this process, and by the clock."""
 
 
-def measure(name: str, num_envs: int, rounds: int) -> Costs:
-    """Trains both, taking turns; the first round of each warms up."""
+def measure(name: str, num_envs: int, rounds: int) -> tuple[list[Cost], list[Cost]]:
+    """Trains plain and noisy models, taking turns; the first round of each warms up."""
     contest = {**OFF_POLICY, **ON_POLICY}[name]
     models = [
         algorithm(contest.policy, make_vec_env(contest.env, num_envs, seed=0), seed=0, device="cpu")
         for algorithm in (contest.plain, contest.noisy)
     ]
-    costs = Costs(contest.steps * num_envs, [], [])
+    costs: tuple[list[Cost], list[Cost]] = ([], [])
     for number in range(rounds + 1):
-        for model, seconds in zip(models, (costs.plain, costs.noisy), strict=True):
-            callback = sb3.ParameterNoise(epsilon=None) if seconds is costs.noisy and name in OFF_POLICY else None
-            began = time.process_time()
-            model.learn(costs.steps, callback=callback, reset_num_timesteps=False)
+        for side in (0, 1) if number % 2 else (1, 0):
+            callback = sb3.ParameterNoise(epsilon=None) if side and name in OFF_POLICY else None
+            cpu, clock = time.process_time(), time.perf_counter()
+            models[side].learn(contest.steps * num_envs, callback=callback, reset_num_timesteps=False)
             if number:
-                seconds.append(time.process_time() - began)
+                costs[side].append(Cost(time.process_time() - cpu, time.perf_counter() - clock))
     return costs
+
+
+def cells(plain: Sequence[Cost], noisy: Sequence[Cost], steps: int) -> str:
+    """Of a table's row: steps per CPU second without noise, and the ratios."""
+    (cpu, clock), (noisy_cpu, noisy_clock) = zip(*plain, strict=True), zip(*noisy, strict=True)
+    by_round = sorted(after / before for before, after in zip(cpu, noisy_cpu, strict=True))
+    cpu_ratio, clock_ratio = (
+        statistics.median(after) / statistics.median(before)
+        for before, after in ((cpu, noisy_cpu), (clock, noisy_clock))
+    )
+    speed = f"{steps / statistics.median(cpu):,.0f}"
+    return f"{speed} | {cpu_ratio:.2f} | {by_round[0]:.2f} to {by_round[-1]:.2f} | {clock_ratio:.2f}"
 
 
 def main() -> None:
@@ -87,15 +93,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--algorithms", nargs="+", choices=known, default=known, metavar="NAME")
     parser.add_argument("--envs", nargs="+", type=int, default=[1, 8], metavar="N")
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=10)
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    print("| algorithm | environments | plain, steps/s | noisy / plain | by round: median (least to most) |")
-    print("| --- | ---: | ---: | ---: | ---: |")
+    print(
+        "| algorithm | environments | plain, steps per CPU second | CPU time, noisy / plain | by round | by the clock |"
+    )
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name in args.algorithms:
         for num_envs in args.envs:
-            print(f"| {name} | {num_envs} | {measure(name, num_envs, args.rounds).row()} |", flush=True)
+            steps = {**OFF_POLICY, **ON_POLICY}[name].steps * num_envs
+            print(f"| {name} | {num_envs} | {cells(*measure(name, num_envs, args.rounds), steps)} |", flush=True)
 
 
 if __name__ == "__main__":

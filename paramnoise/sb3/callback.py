@@ -15,7 +15,7 @@ from stable_baselines3.common.utils import obs_as_tensor
 from torch import Tensor, nn
 
 from paramnoise.sb3.distance import delta_from_epsilon, gaussian_distance, kl_distance, rms_distance
-from paramnoise.sb3.perturbation import LayerTensors, PerturbedLayers, has_layer_norm
+from paramnoise.sb3.perturbation import ActingPerturbations, PerturbedLayers, has_layer_norm
 from paramnoise.sb3.scale import NoiseState, Scaling
 from paramnoise.validation import UsageError, require
 
@@ -107,8 +107,7 @@ class ParameterNoise(BaseCallback):
             self.model.parameter_noise = self._first_state()
         self._starts = np.ones(self.model.n_envs, bool)
         self._layers = PerturbedLayers(self._network)
-        self._perturbations = self._layers.none(self.model.n_envs)
-        self._perturbed: LayerTensors | None = None
+        self._acting = ActingPerturbations(self._layers, self.model.n_envs)
         self._install()
 
     def _on_step(self) -> bool:
@@ -155,7 +154,7 @@ class ParameterNoise(BaseCallback):
             def train(self, *args: Any, **kwargs: Any) -> Any:
                 with callback.removed_on_error():
                     super().train(*args, **kwargs)
-                callback.forget_weights()
+                callback.weights_changed()
 
         for name in ("__name__", "__qualname__", "__module__", "__doc__"):
             setattr(Exploring, name, getattr(plain, name))
@@ -184,20 +183,10 @@ class ParameterNoise(BaseCallback):
         Returns:
             The model's own epsilon, for `end_acting`; None if it has none.
         """
-        if self._starts.any():
-            for row in np.flatnonzero(self._starts):
-                self._perturbations[row] = self._layers.draw(self._state.sigma, self._state.rng)
-            self._starts[:] = False
-            self.forget_weights()
-        is_one = self.model.n_envs == 1
-        if self._perturbed is None:
-            with torch.no_grad():
-                each = self._perturbations
-                self._perturbed = self._layers.fold(each[0]) if is_one else self._layers.rows(each)
-        if is_one:
-            self._layers.use(self._perturbed)
-        else:
-            self._layers.use_rows(self._perturbed)
+        for env in np.flatnonzero(self._starts):
+            self._acting.begin_episode(int(env), self._layers.draw(self._state.sigma, self._state.rng))
+            self._starts[env] = False
+        self._acting.use()
         rate = getattr(self.model, "exploration_rate", None)
         if rate is not None and self.epsilon is not None:
             self.model.exploration_rate = self.epsilon
@@ -209,9 +198,9 @@ class ParameterNoise(BaseCallback):
         if rate is not None:
             self.model.exploration_rate = rate
 
-    def forget_weights(self) -> None:
-        """After learning, or where an episode starts: the perturbed weights of before are out of date."""
-        self._perturbed = None
+    def weights_changed(self) -> None:
+        """After learning: what acts is made from the weights of now."""
+        self._acting.weights_changed()
 
     def _adapt(self) -> None:
         """Measures the distance on states of the replay, and adapts sigma to it (eq. 1)."""
@@ -221,7 +210,7 @@ class ParameterNoise(BaseCallback):
         with torch.no_grad():
             clean = self._kind.outputs(self._network, obs)
             # A perturbation of its own: measuring must not touch those that act.
-            self._layers.use(self._layers.fold(self._layers.draw(self._state.sigma, self._state.rng)))
+            self._layers.use(self._layers.folded(self._layers.draw(self._state.sigma, self._state.rng)))
             perturbed = self._kind.outputs(self._network, obs)
             self._layers.restore()
         self._state.adapt(self._kind.distance(clean, perturbed).item(), self._threshold(), self.scaling.alpha)

@@ -15,11 +15,12 @@ import numpy as np
 import stable_baselines3
 import torch
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
+from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.utils import obs_as_tensor
 from torch import Tensor, nn
 
 from paramnoise.sb3.distance import categorical_distance, gaussian_distance
-from paramnoise.sb3.perturbation import LayerTensors, PerturbedLayers, has_layer_norm
+from paramnoise.sb3.perturbation import ActingPerturbations, Forwards, Offsets, PerturbedLayers, Rows, has_layer_norm
 from paramnoise.sb3.scale import NoiseState, Scaling
 from paramnoise.validation import UsageError
 
@@ -36,20 +37,23 @@ class KeepsPerturbations:
     def belong_to(self: Any, layers: PerturbedLayers) -> None:
         """Says whose perturbations are kept: none of them is drawn yet."""
         self.layers = layers
-        self.drawn = list(layers.none(self.n_envs))
+        self.drawn = [layers.none()] * self.n_envs
 
     def reset(self: Any) -> None:
         """Begins a rollout; the episodes that go on keep their perturbations."""
         super().reset()  # type: ignore[misc]
-        self.drawn = [self.drawn[number] for number in self.acting] if self.drawn else ()
+        if len(self.drawn) != self.n_envs:
+            self.drawn = [self.drawn[number] for number in self.acting] if self.drawn else ()
+            self.stacked: list[Offsets] | None = None
         self.acting = np.arange(self.n_envs)
         self.numbers = np.zeros((self.buffer_size, self.n_envs), np.int64)
-        self.table: Tensor | None = None
+        self.number_of_sample: np.ndarray | None = None
 
     def begin_episode(self: Any, env: int, perturbation: Tensor) -> None:
         """Takes down the perturbation with which an environment acts from now on."""
         self.acting[env] = len(self.drawn)
         self.drawn.append(perturbation)
+        self.stacked = None
 
     def add(self: Any, *args: Any, **kwargs: Any) -> None:
         """Adds a step of every environment, which acted with the perturbations of now."""
@@ -57,11 +61,19 @@ class KeepsPerturbations:
         super().add(*args, **kwargs)  # type: ignore[misc]
 
     def _get_samples(self: Any, batch_inds: np.ndarray, env: Any = None) -> Any:
-        if self.table is None:  # the rollout is complete
-            self.table = torch.stack(self.drawn)
-        numbers = torch.as_tensor(self.swap_and_flatten(self.numbers)[batch_inds, 0], device=self.device)
-        self.layers.use_rows(self.layers.rows(self.table[numbers]))  # these samples are evaluated next
+        self.layers.use(self._perturbed(batch_inds))  # these samples are evaluated next
         return super()._get_samples(batch_inds, env)  # type: ignore[misc]
+
+    def _perturbed(self: Any, batch_inds: np.ndarray) -> Forwards:
+        """What the layers do with these samples, each under its own perturbation."""
+        if len(self.drawn) == 1:
+            return self.layers.folded(self.drawn[0])
+        if self.number_of_sample is None:  # the rollout is complete
+            self.number_of_sample = self.swap_and_flatten(self.numbers)[:, 0]
+        if self.stacked is None:
+            self.stacked = self.layers.stack(self.drawn)
+        numbers = torch.from_numpy(self.number_of_sample[batch_inds]).to(self.device)
+        return self.layers.by_row(self.stacked, Rows(numbers))
 
 
 class PerturbedRolloutBuffer(KeepsPerturbations, RolloutBuffer):
@@ -118,8 +130,7 @@ class OnPolicyNoise:
             )
         self._layers = PerturbedLayers(acting)
         self.rollout_buffer.belong_to(self._layers)
-        self._perturbations = self._layers.none(self.n_envs)
-        self._acting_rows: LayerTensors | None = None
+        self._acting = ActingPerturbations(self._layers, self.n_envs)
 
     def _setup_learn(
         self: Any, total_timesteps: int, callback: Any = None, reset_num_timesteps: bool = True, *args: Any
@@ -142,24 +153,28 @@ class OnPolicyNoise:
             super().train()  # type: ignore[misc]
         finally:
             self._layers.restore()
-            self._acting_rows = None  # made from the weights of before
+            self._acting.weights_changed()
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_layers", "_perturbations", "_acting_rows"]  # type: ignore[misc]
+        return [*super()._excluded_save_params(), "_layers", "_acting"]  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _acting_with_noise(self: Any) -> Iterator[None]:
         """The time of a rollout: a call of the policy acts with noise; `predict`, which is no such call, does not."""
-        hooks = (
-            self.policy.register_forward_pre_hook(lambda *_: self._begin_acting()),
-            self.policy.register_forward_hook(lambda *_: self._end_acting()),
-        )
+        plain = self.policy.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            self._begin_acting()
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                self._layers.restore()
+
+        vars(self.policy)["forward"] = forward  # hooks would take longer
         try:
             yield
         finally:
-            self._end_acting()
-            for hook in hooks:
-                hook.remove()
+            del self.policy.forward
 
     def _begin_acting(self: Any) -> None:
         state = self.parameter_noise
@@ -168,15 +183,10 @@ class OnPolicyNoise:
             self._adapt()
             self._unadapted = 1
         for env in np.flatnonzero(self._last_episode_starts):
-            self._perturbations[env] = self._layers.draw(state.sigma, state.rng)
-            self.rollout_buffer.begin_episode(env, self._perturbations[env].clone())
-            self._acting_rows = None
-        if self._acting_rows is None:
-            self._acting_rows = self._layers.rows(self._perturbations)
-        self._layers.use_rows(self._acting_rows)
-
-    def _end_acting(self) -> None:
-        self._layers.restore()
+            perturbation = self._layers.draw(state.sigma, state.rng)
+            self._acting.begin_episode(int(env), perturbation)
+            self.rollout_buffer.begin_episode(env, perturbation)
+        self._acting.use()
 
     def _adapt(self: Any) -> None:
         """Measures the distance on states of the rollout so far, and adapts sigma to it (eq. 1)."""
@@ -187,21 +197,24 @@ class OnPolicyNoise:
             seen: Any = {key: values[at] for key, values in buffer.observations.items()}
         else:
             seen = buffer.observations[at]
-        obs = obs_as_tensor(seen, self.device)
         with torch.no_grad():
-            clean = self._distribution_parameters(obs)
-            self._layers.use(self._layers.fold(self._layers.draw(state.sigma, state.rng)))
-            perturbed = self._distribution_parameters(obs)
+            # As the policy itself has it for its actions; it has no noise, so one pass is enough.
+            features = BasePolicy.extract_features(
+                self.policy, obs_as_tensor(seen, self.device), self.policy.pi_features_extractor
+            )
+            clean = self._distribution_parameters(features)
+            self._layers.use(self._layers.folded(self._layers.draw(state.sigma, state.rng)))
+            perturbed = self._distribution_parameters(features)
             self._layers.restore()
         distance = gaussian_distance if isinstance(self.action_space, gym.spaces.Box) else categorical_distance
         state.adapt(distance(clean, perturbed).item(), self.scaling.delta, self.scaling.alpha)
 
-    def _distribution_parameters(self: Any, obs: Any) -> Tensor:
+    def _distribution_parameters(self: Any, features: Tensor) -> Tensor:
         """What distances are taken of: logits, or means and log standard deviations."""
-        distribution = self.policy.get_distribution(obs).distribution
+        outputs = self.policy.action_net(self.policy.mlp_extractor.forward_actor(features))
         if isinstance(self.action_space, gym.spaces.Box):
-            return torch.stack([distribution.mean, distribution.stddev.log()], -2)
-        return distribution.logits
+            return torch.stack([outputs, self.policy.log_std.expand_as(outputs)], -2)
+        return outputs
 
 
 class PPO(OnPolicyNoise, stable_baselines3.PPO):

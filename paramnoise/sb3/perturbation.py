@@ -7,7 +7,8 @@ clean result to the bit, and its gradient. The clean weights are never written t
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,15 +17,59 @@ from torch.nn import functional as F
 
 from paramnoise.validation import UsageError
 
-LayerTensors = Sequence[tuple[Tensor, Tensor | None]]
-"""Of each layer something for its weights, and something for its biases, if it has any."""
+Forward = Callable[[Tensor], Tensor]
+Forwards = Sequence[Forward]
+"""What modules do in place of their own forward, a function for each."""
+
+
+class Offsets(NamedTuple):
+    """The offsets of one layer in several perturbations, one below the other."""
+
+    weights: Tensor
+    """What a row of inputs is multiplied with, [count * in, out]."""
+    transposed: Tensor
+    """What a row of gradients is multiplied with, [count * out, in]."""
+    biases: Tensor | None
+    """[count, out]; None where the layer has no bias."""
+
+
+class Rows:
+    """The number of the perturbation that each row of a batch has."""
+
+    def __init__(self, numbers: Tensor):
+        """Takes the numbers, [rows]."""
+        self.numbers = numbers
+        self._lines: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def multiply(self, x: Tensor, matrices: Tensor) -> Tensor:
+        """Multiplies each row, [rows, size], with the matrix of its number, of [count * size, other]: [rows, other].
+
+        A bag of embeddings is a weighted sum of a table's lines: a row times a matrix, without a copy of the matrix
+        for each row, which batched products of matrices would need.
+        """
+        lines, begins = self._lines_of(x.shape[-1], len(matrices))
+        return torch.embedding_bag(matrices, lines, begins, per_sample_weights=x.reshape(-1), mode=0)[0]
+
+    def _lines_of(self, size: int, total: int) -> tuple[Tensor, Tensor]:
+        """The lines of the matrices of all rows, one row after the other, and where each begins."""
+        if size not in self._lines:
+            device = self.numbers.device
+            lines = _range(total, 1, device).view(-1, size).index_select(0, self.numbers).view(-1)
+            self._lines[size] = lines, _range(len(lines), size, device)
+        return self._lines[size]
+
+
+@functools.lru_cache(maxsize=64)
+def _range(end: int, step: int, device: torch.device) -> Tensor:
+    """The numbers from 0 on, of which batches need the same few again and again."""
+    return torch.arange(0, end, step, device=device)
 
 
 class PerturbedLayers:
     """The linear layers of a network, found by type, which can be perturbed for the time of a call."""
 
     def __init__(self, network: nn.Module):
-        """Finds the layers, which stay clean until `use` or `use_rows`."""
+        """Finds the layers, which stay clean until `use`."""
         self._layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
         if not self._layers:
             raise UsageError(f"{type(network).__name__} has no torch.nn.Linear layer, so there is nothing to perturb")
@@ -33,69 +78,187 @@ class PerturbedLayers:
             raise UsageError(
                 f"{own[0]} is a torch.nn.Linear with a forward of its own, which would be bypassed: not taken"
             )
-        self._clean = [(layer.weight, layer.bias) for layer in self._layers]
         self._sizes = [
-            size for weight, bias in self._clean for size in (weight.numel(), 0 if bias is None else len(bias))
+            size
+            for layer in self._layers
+            for size in (layer.weight.numel(), 0 if layer.bias is None else layer.out_features)
         ]
-        self._rows: LayerTensors = ()
-        self._forwards = [functools.partial(self._forward_rows, number) for number in range(len(self._layers))]
+        self._device = self._layers[0].weight.device
+        self._units = _units(network)
 
-    def none(self, rows: int) -> Tensor:
-        """Perturbations of 0, flat, [rows, parameters]."""
-        return torch.zeros(rows, sum(self._sizes), device=self._clean[0][0].device)
+    def none(self) -> Tensor:
+        """A perturbation of 0, flat, [parameters]."""
+        return torch.zeros(sum(self._sizes), device=self._device)
 
     def draw(self, sigma: float, rng: np.random.Generator) -> Tensor:
-        """One perturbation N(0, sigma^2 I) of all layers, flat, [parameters]."""
+        """A perturbation N(0, sigma^2 I) of all layers, flat, [parameters]."""
         # NumPy's generator can be pickled, and it gives the same noise on every device.
         normal = torch.from_numpy(rng.standard_normal(sum(self._sizes), dtype=np.float32))
-        return sigma * normal.to(self._clean[0][0].device)
+        return sigma * normal.to(self._device)
 
-    def fold(self, flat: Tensor) -> LayerTensors:
+    def folded(self, flat: Tensor) -> Forwards:
         """For `use`: the weights and biases of now with one perturbation, [parameters], in them."""
-        with torch.no_grad():
-            return [
-                (weight + offset.T, None if bias is None else bias + bias_offset)
-                for (weight, bias), (offset, bias_offset) in zip(self._clean, self._split(flat), strict=True)
-            ]
+        return self._by_unit(
+            functools.partial(
+                F.linear,
+                weight=layer.weight + offset.view_as(layer.weight),
+                bias=None if layer.bias is None else layer.bias + bias_offset,
+            )
+            for layer, offset, bias_offset in self._split(flat)
+        )
 
-    def use(self, folded: LayerTensors) -> None:
-        """From now on the layers have these weights and biases, until `restore`."""
-        # A layer reads its weights there; to assign them as attributes would take ten times as long.
-        for layer, (weight, bias) in zip(self._layers, folded, strict=True):
-            layer._parameters["weight"], layer._parameters["bias"] = weight, bias
+    def stack(self, flats: Sequence[Tensor]) -> list[Offsets]:
+        """Of each layer the offsets in several perturbations, by number."""
+        count, stacked = len(flats), []
+        for layer, offset, bias_offset in self._split(torch.stack([*flats])):
+            weights = offset.view(count, *layer.weight.shape)
+            stacked.append(
+                Offsets(
+                    weights.transpose(1, 2).reshape(-1, layer.out_features),
+                    weights.reshape(-1, layer.in_features),
+                    None if layer.bias is None else bias_offset,
+                )
+            )
+        return stacked
 
-    def rows(self, flat: Tensor) -> LayerTensors:
-        """For `use_rows`, from [rows, parameters]: offsets of weights, and the biases of now with theirs in them."""
-        return [
-            (offset, None if bias is None else bias + bias_offset)
-            for (_, bias), (offset, bias_offset) in zip(self._clean, self._split(flat), strict=True)
-        ]
+    def replace(self, stacked: Sequence[Offsets], number: int, flat: Tensor) -> None:
+        """Puts another perturbation in the place of one of those stacked."""
+        for offsets, (layer, offset, bias_offset) in zip(stacked, self._split(flat), strict=True):
+            size_out, size_in = layer.weight.shape
+            weights = offset.view(size_out, size_in)
+            offsets.weights[number * size_in : (number + 1) * size_in] = weights.T
+            offsets.transposed[number * size_out : (number + 1) * size_out] = weights
+            if offsets.biases is not None:
+                offsets.biases[number] = bias_offset
 
-    def use_rows(self, rows: LayerTensors) -> None:
-        """From now on each row of a batch has its own perturbation, until `restore`."""
-        self._rows = rows
-        for layer, forward in zip(self._layers, self._forwards, strict=True):
-            vars(layer)["forward"] = forward
+    def by_row(self, stacked: Sequence[Offsets], rows: Rows) -> Forwards:
+        """For `use`: each row of a batch has the perturbation of its number; the weights are always those of now."""
+        return self._by_unit(
+            functools.partial(
+                _forward_rows,
+                layer,
+                offsets,
+                None if offsets.biases is None else offsets.biases.index_select(0, rows.numbers),
+                rows,
+            )
+            for layer, offsets in zip(self._layers, stacked, strict=True)
+        )
+
+    def use(self, forwards: Forwards) -> None:
+        """From now on the layers do this, until `restore`."""
+        # A module that is called looks there first. To assign a parameter would change what `parameters` says.
+        for (unit, _), forward in zip(self._units, forwards, strict=True):
+            vars(unit)["forward"] = forward
 
     def restore(self) -> None:
         """From now on the layers are clean."""
-        self.use(self._clean)
-        for layer in self._layers:
-            vars(layer).pop("forward", None)
+        for unit, _ in self._units:
+            vars(unit).pop("forward", None)
 
-    def _split(self, flat: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Views of flat perturbations, [..., parameters]: for weights, [..., in, out], and for biases, [..., out].
+    def _by_unit(self, of_layers: Iterable[Forward]) -> Forwards:
+        """What the units do, where the linear layers in them do this."""
+        forwards: dict[nn.Module, Forward] = dict(zip(self._layers, of_layers, strict=True))
+        chains = [[forwards.get(layer) or layer.forward for layer in layers] for _, layers in self._units]
+        return [chain[0] if len(chain) == 1 else functools.partial(_in_turn, chain) for chain in chains]
 
-        PyTorch keeps weights as [out, in], but multiplies rows with as many [in, out] several times faster.
-        """
-        parts, lead = iter(flat.split(self._sizes, -1)), flat.shape[:-1]
-        return ((next(parts).view(*lead, *weight.T.shape), next(parts)) for weight, _ in self._clean)
+    def _split(self, flat: Tensor) -> list[tuple[nn.Linear, Tensor, Tensor]]:
+        """The layers, each with its part of flat perturbations, [..., parameters]: for weights and for biases."""
+        parts = flat.split(self._sizes, -1)
+        return list(zip(self._layers, parts[::2], parts[1::2], strict=True))
 
-    def _forward_rows(self, number: int, x: Tensor) -> Tensor:
-        """A layer on [rows, in], each row with its own perturbation."""
-        (weight, _), (offset, bias) = self._clean[number], self._rows[number]
-        plain = F.linear(x, weight) if bias is None else torch.addmm(bias, x, weight.t())
-        return torch.baddbmm(plain.unsqueeze(1), x.unsqueeze(1), offset).squeeze(1)
+
+class ActingPerturbations:
+    """The perturbations that environments act with, one for each, for whole episodes."""
+
+    def __init__(self, layers: PerturbedLayers, num_envs: int):
+        """Begins with perturbations of 0."""
+        self._layers, self._is_one = layers, num_envs == 1
+        self._flat = layers.none()
+        self._stacked = layers.stack([self._flat] * num_envs)
+        self._rows = Rows(torch.arange(num_envs, device=self._flat.device))
+        self._forwards: Forwards | None = None
+
+    def begin_episode(self, env: int, flat: Tensor) -> None:
+        """From now on an environment acts with another perturbation."""
+        if self._is_one:
+            self._flat = flat
+        else:
+            self._layers.replace(self._stacked, env, flat)
+        self._forwards = None
+
+    def weights_changed(self) -> None:
+        """After learning: weights that a perturbation was folded into are out of date."""
+        if self._is_one:
+            self._forwards = None
+
+    def use(self) -> None:
+        """From now on the layers have a row for each environment, with its perturbation, until they are restored."""
+        if self._forwards is None:
+            with torch.no_grad():
+                self._forwards = (
+                    self._layers.folded(self._flat) if self._is_one else self._layers.by_row(self._stacked, self._rows)
+                )
+        self._layers.use(self._forwards)
+
+
+class _Displaced(torch.autograd.Function):
+    """Adds to each row of a layer's output what the row's own perturbation does to it."""
+
+    @staticmethod
+    def forward(ctx: Any, plain: Tensor, x: Tensor, offsets: Offsets, biases: Tensor | None, rows: Rows) -> Tensor:
+        ctx.offsets, ctx.rows = offsets, rows
+        ctx.mark_dirty(plain)
+        # A bag of embeddings of what needs a gradient would prepare for a gradient of its own, which takes longer.
+        return _displace(plain, x.detach(), offsets, biases, rows)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        return gradient, ctx.rows.multiply(gradient, ctx.offsets.transposed), None, None, None
+
+
+def _displace(plain: Tensor, x: Tensor, offsets: Offsets, biases: Tensor | None, rows: Rows) -> Tensor:
+    plain += rows.multiply(x, offsets.weights)
+    if biases is not None:
+        plain += biases
+    return plain
+
+
+def _forward_rows(layer: nn.Linear, offsets: Offsets, biases: Tensor | None, rows: Rows, x: Tensor) -> Tensor:
+    """A layer on [rows, in], each row with its own perturbation."""
+    plain = F.linear(x, layer.weight, layer.bias)
+    if x.requires_grad:
+        return _Displaced.apply(plain, x, offsets, biases, rows)  # type: ignore[no-any-return]
+    return _displace(plain, x, offsets, biases, rows)
+
+
+def _units(network: nn.Module) -> list[tuple[nn.Module, list[nn.Module]]]:
+    """The modules whose forward a perturbation takes the place of, each with the layers that it calls.
+
+    A sequence of layers is one of them, as calls of its layers one by one, which PyTorch makes, take long beside what a
+    perturbation adds. A sequence with hooks in it, or with modules of several layers, is left to PyTorch.
+    """
+    found: list[tuple[nn.Module, list[nn.Module]]] = []
+    in_sequences: set[nn.Module] = set()
+    for module in network.modules():  # a sequence comes before its layers
+        if type(module) is nn.Sequential and all(map(_is_simple, module)):
+            in_sequences.update(module)
+            if any(isinstance(layer, nn.Linear) for layer in module):
+                found.append((module, list(module)))
+        elif isinstance(module, nn.Linear) and module not in in_sequences:
+            found.append((module, [module]))
+    return found
+
+
+def _is_simple(layer: nn.Module) -> bool:
+    """Whether a call of a layer is its forward and nothing else."""
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
+    return not any(hooks) and not any(True for _ in layer.children())
+
+
+def _in_turn(forwards: Forwards, x: Tensor) -> Tensor:
+    for forward in forwards:
+        x = forward(x)
+    return x
 
 
 def has_layer_norm(network: nn.Module) -> bool:

@@ -19,6 +19,9 @@ from stable_baselines3.sac.policies import SACPolicy
 from stable_baselines3.td3.policies import TD3Policy
 from torch import nn
 
+OUTPUT_RANGE = 3e-3
+"""Of the first outputs of DDPG's actor and critics (app. A.2)."""
+
 
 class LayerNormDQNPolicy(DQNPolicy):
     """DQN's policy, with layer norm."""
@@ -41,17 +44,24 @@ class LayerNormQRDQNPolicy(QRDQNPolicy):
 
 
 class LayerNormTD3Policy(TD3Policy):
-    """The policy of TD3 and DDPG, with layer norm in actor and critics."""
+    """The policy of TD3 and DDPG, with layer norm in actor and critics, whose outputs begin near 0 (app. A.2).
+
+    With PyTorch's own output layers the critic has a slope before there is any reward, and the actor soon follows it to
+    the same extreme action in every state, which noise of a fixed distance hardly moves.
+    """
 
     def make_actor(self, *args: Any, **kwargs: Any) -> Any:
         """An actor: this one, or its target."""
         made = super().make_actor(*args, **kwargs)
-        made.mu = _with_layer_norm(made.mu, has_output=True)
+        made.mu = _begin_near_0(_with_layer_norm(made.mu, has_output=True))
         return made
 
     def make_critic(self, *args: Any, **kwargs: Any) -> ContinuousCritic:
         """The critics: these, or their targets."""
-        return _normalise_critics(super().make_critic(*args, **kwargs))
+        made = _normalise_critics(super().make_critic(*args, **kwargs))
+        for critic in made.q_networks:
+            _begin_near_0(critic)
+        return made
 
 
 class LayerNormSACPolicy(SACPolicy):
@@ -120,3 +130,11 @@ def _with_layer_norm(layers: nn.Sequential, has_output: bool = False) -> nn.Sequ
         if layer in hidden:
             normalised.append(nn.LayerNorm(layer.out_features, device=layer.weight.device))
     return nn.Sequential(*normalised)
+
+
+def _begin_near_0(layers: nn.Sequential) -> nn.Sequential:
+    """Draws the output layer anew, weights and biases within OUTPUT_RANGE of 0."""
+    *_, output = (layer for layer in layers if isinstance(layer, nn.Linear))
+    for tensor in output.parameters():
+        nn.init.uniform_(tensor, -OUTPUT_RANGE, OUTPUT_RANGE)
+    return layers

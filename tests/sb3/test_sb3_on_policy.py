@@ -47,8 +47,7 @@ def perturbed_policy(model: Any, flat: torch.Tensor) -> Any:
     for layer in (*policy.mlp_extractor.policy_net, policy.action_net):
         if isinstance(layer, torch.nn.Linear):
             for tensor in layer.parameters():
-                own = flat[begin : begin + tensor.numel()].view(tensor.shape[::-1])
-                tensor.data += own.T if tensor.ndim == 2 else own
+                tensor.data += flat[begin : begin + tensor.numel()].view_as(tensor)
                 begin += tensor.numel()
     assert begin == len(flat)
     return policy

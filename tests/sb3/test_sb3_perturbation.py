@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from paramnoise.sb3.perturbation import PerturbedLayers
+from paramnoise.sb3.perturbation import ActingPerturbations, PerturbedLayers, Rows
 from paramnoise.validation import UsageError
 
 pytestmark = pytest.mark.sb3
@@ -26,33 +26,72 @@ def explicit(network: nn.Sequential, flat: torch.Tensor) -> nn.Sequential:
     for layer in copied:
         if isinstance(layer, nn.Linear):
             for tensor in layer.parameters():
-                own = flat[begin : begin + tensor.numel()].view(tensor.shape[::-1])
-                tensor.data += own.T if tensor.ndim == 2 else own
+                tensor.data += flat[begin : begin + tensor.numel()].view_as(tensor)
                 begin += tensor.numel()
     assert begin == len(flat)
     return copied
 
 
 def test_a_row_of_a_batch_has_the_output_of_the_network_with_its_own_perturbed_weights(network: nn.Sequential):
-    layers, rng = PerturbedLayers(network), np.random.default_rng(1)
-    drawn = [layers.draw(0.5, rng) for _ in range(3)]
-    layers.use_rows(layers.rows(torch.stack(drawn)))
+    layers, rng, numbers = PerturbedLayers(network), np.random.default_rng(1), [1, 0, 1]
+    drawn = [layers.draw(0.5, rng) for _ in range(2)]
+    layers.use(layers.by_row(layers.stack(drawn), Rows(torch.tensor(numbers))))
     together = network(OBS)
     layers.restore()
-    for row, flat in enumerate(drawn):
-        torch.testing.assert_close(together[row], explicit(network, flat)(OBS[row]), rtol=1e-5, atol=1e-6)
+    for row, number in enumerate(numbers):
+        torch.testing.assert_close(together[row], explicit(network, drawn[number])(OBS[row]), rtol=1e-5, atol=1e-6)
     assert not torch.equal(together[0], network(OBS)[0])
+
+
+def test_gradients_by_row_are_those_of_the_networks_with_perturbed_weights(network: nn.Sequential):
+    layers, rng = PerturbedLayers(network), np.random.default_rng(1)
+    drawn, obs = [layers.draw(0.5, rng) for _ in range(3)], OBS.clone().requires_grad_()
+    layers.use(layers.by_row(layers.stack(drawn), Rows(torch.arange(3))))
+    network(obs).square().sum().backward()
+    layers.restore()
+    copies, other = [explicit(network, flat) for flat in drawn], OBS.clone().requires_grad_()
+    torch.stack([copied(row) for copied, row in zip(copies, other, strict=True)]).square().sum().backward()
+    torch.testing.assert_close(obs.grad, other.grad, rtol=1e-4, atol=1e-5)
+    for ours, *theirs in zip(network.parameters(), *(copied.parameters() for copied in copies), strict=True):
+        torch.testing.assert_close(ours.grad, sum(each.grad for each in theirs), rtol=1e-4, atol=1e-5)
 
 
 def test_one_perturbation_is_for_all_rows(network: nn.Sequential):
     layers, clean, parameters = PerturbedLayers(network), network(OBS), [*network.parameters()]
     flat = layers.draw(0.5, np.random.default_rng(1))
     expected = explicit(network, flat)(OBS)
-    layers.use(layers.fold(flat))
+    layers.use(layers.folded(flat))
     torch.testing.assert_close(network(OBS), expected, rtol=1e-5, atol=1e-6)
+    assert all(ours is theirs for ours, theirs in zip(parameters, network.parameters(), strict=True))
     layers.restore()
     assert torch.equal(network(OBS), clean)
-    assert all(ours is theirs for ours, theirs in zip(parameters, network.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_an_environment_acts_with_the_perturbation_of_its_episode_on_the_weights_of_now(
+    network: nn.Sequential, num_envs: int
+):
+    layers, rng = PerturbedLayers(network), np.random.default_rng(1)
+    acting, obs = ActingPerturbations(layers, num_envs), OBS[:num_envs]
+    drawn = [layers.draw(0.5, rng) for _ in range(num_envs)]
+
+    def check() -> None:
+        acting.use()
+        together = network(obs)
+        layers.restore()
+        for row, flat in enumerate(drawn):
+            torch.testing.assert_close(together[row], explicit(network, flat)(obs[row]), rtol=1e-5, atol=1e-6)
+
+    for env, flat in enumerate(drawn):
+        acting.begin_episode(env, flat)
+    check()
+    with torch.no_grad():
+        network[0].weight += 1.0
+    acting.weights_changed()
+    check()
+    drawn[-1] = layers.draw(0.5, rng)
+    acting.begin_episode(num_envs - 1, drawn[-1])
+    check()
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -60,16 +99,17 @@ def test_no_perturbation_at_all_leaves_every_bit_and_every_gradient(network: nn.
     obs = OBS[:rows]
     network(obs).square().sum().backward()
     plain, gradients = network(obs), [tensor.grad.clone() for tensor in network.parameters()]
-    network.zero_grad()
     layers = PerturbedLayers(network)
-    layers.use_rows(layers.rows(layers.none(rows)))
-    displaced = network(obs)
-    displaced.square().sum().backward()
-    assert torch.equal(plain, displaced)
-    assert all(map(torch.equal, gradients, (tensor.grad for tensor in network.parameters())))
-    layers.restore()
-    layers.use(layers.fold(layers.none(1)[0]))
-    assert torch.equal(plain, network(obs))
+    for forwards in (
+        layers.by_row(layers.stack([layers.none()] * rows), Rows(torch.arange(rows))),
+        layers.folded(layers.none()),
+    ):
+        network.zero_grad()
+        layers.use(forwards)
+        displaced = network(obs)
+        displaced.square().sum().backward()
+        assert torch.equal(plain, displaced)
+        assert all(map(torch.equal, gradients, (tensor.grad for tensor in network.parameters())))
 
 
 def test_noise_is_normal_with_the_standard_deviation_asked_for():

@@ -47,6 +47,17 @@ def test_every_hidden_layer_has_layer_norm_before_its_nonlinearity_and_the_outpu
     assert not torch.equal(before, policy.critic(obs, action + 1)[0])  # what is called is what is registered
 
 
+@pytest.mark.parametrize("name", ["DDPG", "TD3"])
+def test_actions_and_values_of_ddpg_and_td3_begin_near_0_and_so_do_their_targets(name: str):
+    policy = make(name).policy
+    actors = (policy.actor.mu[-2], policy.actor_target.mu[-2])
+    critics = [[network[-1] for network in each.q_networks] for each in (policy.critic, policy.critic_target)]
+    for ours, target in [actors, *zip(*critics, strict=True)]:
+        assert 1e-3 < ours.weight.abs().max() <= 3e-3
+        assert ours.bias.abs().max() <= 3e-3
+        assert torch.equal(ours.weight, target.weight)
+
+
 def test_policy_and_values_of_an_actor_critic_have_layer_norm():
     model = stable_baselines3.PPO(sb3.LayerNormActorCriticPolicy, "CartPole-v1", device="cpu")
     assert layouts(model.policy.mlp_extractor) == [["Linear", "LayerNorm", "Tanh"] * 2] * 2
