@@ -51,7 +51,8 @@ class RolloutFeed:
         self.block: int | None = steps_each
         self._batch_size = steps_each * num_envs
         policy = jax.eval_shape(lambda key: learner.policy(learner.init(key)), jax.random.PRNGKey(0))
-        parameters = sum(leaf.size for leaf in jax.tree.leaves(policy))
+        displaced = jax.eval_shape(lambda own, shown: exploration.offsets(exploration.init(own, shown)), policy, obs)
+        parameters = 0 if displaced is None else displaced.shape[1]
         dtype = np.int32 if learner.spaces.is_discrete else np.float32
         action = np.zeros((num_envs, *learner.spaces.action_shape), dtype)
         make_buffer = UnevenBuffer if skips else RolloutBuffer
