@@ -1,11 +1,14 @@
 """TD3 and SAC through the API: exact resume with their explorations, first actions, what fits."""
 
+import os
+
 import jax
 import numpy as np
 import pytest
 
 import paramnoise as pn
 from paramnoise.keys import RANDOM
+from paramnoise.runs import run
 from paramnoise.runs.config import make_config
 from paramnoise.runs.run import _has_large_products
 
@@ -60,6 +63,16 @@ def test_an_agent_saved_within_a_cycle_learns_on_as_one_that_was_never_saved(tmp
 def test_only_large_products_of_replayed_batches_get_more_than_one_thread(agent, units, batch_size, large):
     config = make_config(agent, "Pendulum-v1", agent={"hidden_sizes": (units, units), "batch_size": batch_size})
     assert _has_large_products(config) == large
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, "1"), (2, None)])
+def test_large_products_get_one_thread_where_there_is_one_core(monkeypatch, cores, threads):
+    monkeypatch.delenv("PJRT_NPROC", raising=False)
+    monkeypatch.setattr(run, "use_compilation_cache", lambda: None)
+    monkeypatch.setattr(run, "cores", lambda: cores)
+    config = make_config("td3", "Pendulum-v1", agent={"hidden_sizes": (256, 256), "batch_size": 256})
+    run.set_up_process(config, "Pendulum-v1")
+    assert os.environ.pop("PJRT_NPROC", None) == threads
 
 
 @pytest.mark.parametrize(("cls", "kind"), [(pn.SAC, "gaussian"), (pn.SAC, "ou"), (pn.TD3, "epsilon-greedy")])

@@ -85,18 +85,14 @@ class ActorCriticConfig:
         require(self.learning_starts >= 0, "learning_starts", self.learning_starts, "at least 0")
 
 
-def optimizers(
-    config: ActorCriticConfig, *, flat: bool = False
-) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
+def optimizers(config: ActorCriticConfig) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
     """The actor's, then the critics'.
 
-    `flat`: Adam sees all parameters as one vector, which are fewer operations for the same steps. DDPG's does not, as
-    its checkpoints are older.
+    Adam sees each array by itself. On all of them as one vector (`optax.flatten`) it takes no fewer microseconds, and
+    XLA may fuse the sum over a batch, of an output bias, into the loop that joins the vector: twice the train step.
     """
     adams = [optax.adam(schedules.as_optax(rate)) for rate in (config.actor_learning_rate, config.critic_learning_rate)]
-    actor, critic = (
-        find_optimizer(config.optimizer, optax.flatten(adam) if flat else adam, config.max_grad_norm) for adam in adams
-    )
+    actor, critic = (find_optimizer(config.optimizer, adam, config.max_grad_norm) for adam in adams)
     return actor, critic
 
 

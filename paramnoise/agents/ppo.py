@@ -1,7 +1,7 @@
 """PPO (Schulman et al. 2017), clipped, whose batch may hold episodes with parameter noise.
 
 The learner knows nothing of how noise came about: each segment of a batch brings an offset, its behaviour was the
-policy at phi + offset, and gradients go to phi. Without noise the offsets are 0.
+policy at phi + offset, and gradients go to phi. Without noise there are no offsets, and nothing is computed for them.
 """
 
 import dataclasses
@@ -12,14 +12,13 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
-from jax.flatten_util import ravel_pytree
 
 from paramnoise import schedules
 from paramnoise.agents import baseline
 from paramnoise.agents.base import Learner, Spaces, register_agent
 from paramnoise.agents.on_policy import estimate, make_tanh_network, minibatches, predict, stochastic_policy
 from paramnoise.experience.rollout import Rollout
-from paramnoise.experience.segments import beside
+from paramnoise.experience.segments import beside_row, tables
 from paramnoise.networks.own import NetworkSetting, OptimizerSetting, find_network, find_optimizer
 from paramnoise.networks.policies import StochasticPolicy
 from paramnoise.validation import require
@@ -161,7 +160,8 @@ def update(config: PPOConfig, state: PPOState, rollout: Rollout) -> tuple[PPOSta
         batch: `explained_variance`, of the returns by the values before the update.
     """
     policy = state.networks.policy
-    offsets = jax.vmap(ravel_pytree(policy)[1])(rollout.offsets)
+    has_noise = rollout.offsets.shape[1] > 0
+    offsets = tables(policy, rollout.offsets) if has_noise else None
     estimates = estimate(state.networks.values, rollout, config.gamma, config.gae_lambda)
     rows = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
     samples = Sample(
@@ -196,11 +196,10 @@ def update(config: PPOConfig, state: PPOState, rollout: Rollout) -> tuple[PPOSta
 def distribution(policy: StochasticPolicy, offsets: Any, sample: Sample) -> Array:
     """The distribution of one sample's action, under its own episode's noise.
 
-    Of `offsets`, whose arrays have a leading axis of segments, `vmap` takes the sample's; the clean layers stay one for
-    all samples (`beside`).
+    `offsets` are those of all segments (`tables`), of which it takes its own, or None if there is no noise.
     """
-    own = jax.tree.map(lambda leaf: leaf[sample.segment], offsets)
-    return beside(policy, own)(sample.obs)
+    own = policy if offsets is None else beside_row(policy, offsets, sample.segment)
+    return own(sample.obs)
 
 
 def log_probability(policy: StochasticPolicy, offsets: Any, sample: Sample) -> Array:

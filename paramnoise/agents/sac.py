@@ -133,7 +133,7 @@ def make(config: SACConfig, spaces: Spaces) -> Learner:
         actor_key, critics_key, noise_key = jax.random.split(key, 3)
         critics = make_critics(config, spaces, critics_key)
         networks = Networks(make_actor(actor_key), critics, jnp.float32(math.log(config.first_temperature)))
-        steps = zip((*optimizers(config, flat=True), _cooler(config)), networks, strict=True)
+        steps = zip((*optimizers(config), _cooler(config)), networks, strict=True)
         before: Any = tuple(optimizer.init(part) for optimizer, part in steps)
         nothing = normalisers.init(observation_size)
         return SACState(networks, critics, before, nothing, nothing, noise_key, jnp.int32(0))
@@ -151,7 +151,7 @@ def update(config: SACConfig, state: SACState, batch: Transition) -> tuple[SACSt
     next_noise, noise = jax.random.normal(jax.random.fold_in(state.key, updates), (2, *batch.action.shape))
     actor, critics, log_temperature = state.networks
     temperature = jnp.exp(log_temperature) if config.temperature is None else jnp.float32(config.temperature)
-    of_actor, of_critics = optimizers(config, flat=True)
+    of_actor, of_critics = optimizers(config)
     actor_before, critics_before, temperature_before = state.optimizers
 
     def critic_loss(critics: Critics) -> Array:

@@ -98,7 +98,7 @@ def make(config: TD3Config, spaces: Spaces) -> Learner:
     def init(key: Array) -> TD3State:
         actor_key, critics_key, noise_key = jax.random.split(key, 3)
         networks = Networks(make_actor(actor_key), make_critics(config, spaces, critics_key))
-        of_actor, of_critics = optimizers(config, flat=True)
+        of_actor, of_critics = optimizers(config)
         before = of_actor.init(networks.actor), of_critics.init(networks.critics)  # type: ignore[arg-type]
         nothing = normalisers.init(observation_size)
         return TD3State(networks, networks, before, nothing, nothing, noise_key, jnp.float32(0), jnp.int32(0))
@@ -119,7 +119,7 @@ def update(config: TD3Config, state: TD3State, batch: Transition) -> tuple[TD3St
         errors = jax.vmap(functools.partial(td_errors, config, critics, state.targets))(batch, noise)
         return jnp.mean(jnp.square(errors))
 
-    (of_actor, of_critics), (actor_before, critics_before) = optimizers(config, flat=True), state.optimizers
+    (of_actor, of_critics), (actor_before, critics_before) = optimizers(config), state.optimizers
     loss, gradient = jax.value_and_grad(critic_loss)(state.networks.critics)
     critics, critics_after = descend(of_critics, state.networks.critics, critics_before, gradient)
 

@@ -187,7 +187,8 @@ def update(config: TRPOConfig, state: TRPOState, batch: Batch) -> tuple[TRPOStat
         moved, 0 if the search failed and it stayed; `entropy`, of the behaviour; `explained_variance`, of the returns,
         by the values before the batch.
     """
-    rollout = batch.rollout
+    rollout = with_offsets(batch.rollout, state.policy)
+    batch = batch._replace(rollout=rollout)
     if isinstance(state.baseline, LearnedValues):
         estimates = estimate(state.baseline.network, rollout, config.gamma, config.gae_lambda)
     else:
@@ -205,6 +206,12 @@ def update(config: TRPOConfig, state: TRPOState, batch: Batch) -> tuple[TRPOStat
     else:
         fitted = baseline.fit(rollout.obs, rollout.time, estimates.returns)
     return TRPOState(policy, fitted, state.updates + 1), terms
+
+
+def with_offsets(rollout: Rollout, policy: StochasticPolicy) -> Rollout:
+    """The batch with offsets of 0 where behaviour added none: a block of chunks is computed with its offsets."""
+    capacity, width = rollout.offsets.shape
+    return rollout if width else rollout._replace(offsets=jnp.zeros((capacity, ravel_pytree(policy)[0].size)))
 
 
 def linear_estimate(weights: Array, rollout: Rollout, gamma: float, gae_lambda: float) -> Estimates:

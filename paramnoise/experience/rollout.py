@@ -27,7 +27,8 @@ class Rollout(NamedTuple):
     segment: Any
     """The number of the segment that a step belongs to; those of one are neighbours along the steps."""
     offsets: Any
-    """What each segment's behaviour added to the flat parameters, [segments, parameters]."""
+    """What each segment's behaviour added to the flat parameters, [segments, parameters]; [segments, 0]: nothing, so
+    that a learner need not compute with zeros."""
 
 
 class RolloutBuffer:
@@ -38,7 +39,10 @@ class RolloutBuffer:
     """
 
     def __init__(self, obs: np.ndarray, action: np.ndarray, steps: int, num_parameters: int):
-        """Allocates room for `steps` steps of each environment, shaped as `obs` and `action`, [environments, ...]."""
+        """Allocates room for `steps` steps of each environment, shaped as `obs` and `action`, [environments, ...].
+
+        `num_parameters` is the length of an offset: 0 where behaviour adds none.
+        """
         shape = (len(obs), steps)
         self._steps = steps
         self._rows = {
@@ -120,8 +124,9 @@ class RolloutBuffer:
         self._num_segments, capacity = len(snapshot["offsets"]), int(snapshot["capacity"])
         if capacity > max(FIRST_CAPACITY, 4 * self._rows["reward"].size):  # each step may be a segment, with room
             raise ValueError(f"a batch of {self._rows['reward'].size} steps has no {capacity} segments")
-        self._offsets = np.zeros((capacity, self._offsets.shape[1]), np.float32)
-        self._offsets[: self._num_segments] = snapshot["offsets"]
+        width = self._offsets.shape[1]
+        self._offsets = np.zeros((capacity, width), np.float32)
+        self._offsets[: self._num_segments] = snapshot["offsets"][:, :width]  # older ones hold zeros for no offset
         self._segment, self._began = snapshot["current"].copy(), snapshot["began"].copy()
 
 

@@ -14,6 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
+
+UNROLLED = 8
+"""Columns that one pass over the rows of a minibatch adds up."""
 
 
 class Chunks(NamedTuple):
@@ -126,3 +130,77 @@ def beside(policy: Any, offset: Any) -> Any:
     is_linear = lambda node: isinstance(node, eqx.nn.Linear)  # noqa: E731
     join = lambda node, added: _Beside(node, added) if is_linear(node) else node + added  # noqa: E731
     return jax.tree.map(join, policy, offset, is_leaf=is_linear)
+
+
+class Table(eqx.Module):
+    """The offsets of a linear layer, of all segments: rows of a minibatch take theirs without a copy of it.
+
+    A matrix for each row, gathered, would be written to memory and read back twice. Instead a product adds up columns,
+    one after the other for all rows at once, and each is read where it is: forward those of the matrix, backward those
+    of its transpose. So both are kept.
+    """
+
+    weight: Array
+    """[segments, outputs, inputs]."""
+    across: Array
+    """[segments, inputs, outputs]."""
+    bias: Array | None
+    """[segments, outputs]."""
+
+    def __call__(self, segment: Array, x: Array) -> Array:
+        """What the offset of one segment makes of an input; for many rows under `vmap`."""
+        product = _product(self.weight, self.across, segment, x)
+        return product if self.bias is None else product + self.bias[segment]
+
+
+@jax.custom_vjp
+def _product(weight: Array, across: Array, segment: Array, x: Array) -> Array:
+    """The segment's matrix times x; gradients go to x alone."""
+    return _add_up(across, segment, x)
+
+
+def _product_forward(weight: Array, across: Array, segment: Array, x: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _add_up(across, segment, x), (weight, segment)
+
+
+def _product_backward(kept: tuple[Array, Array], slope: Array) -> tuple[None, None, None, Array]:
+    return None, None, None, _add_up(*kept, slope)
+
+
+_product.defvjp(_product_forward, _product_backward)
+
+
+def _add_up(columns: Array, segment: Array, factors: Array) -> Array:
+    """The sum of a segment's columns, [segments, number, length], each by its factor."""
+    add = lambda i, total: total + factors[i] * columns[segment, i]  # noqa: E731
+    number, length = columns.shape[1:]
+    return jax.lax.fori_loop(0, number, add, jnp.zeros(length, factors.dtype), unroll=min(UNROLLED, number))
+
+
+class _BesideRow(eqx.Module):
+    """A linear layer and its table of offsets, of which one segment's is applied to the input too."""
+
+    layer: eqx.nn.Linear
+    table: Table
+    segment: Array
+
+    def __call__(self, x: Array) -> Array:
+        return self.layer(x) + self.table(self.segment, x)
+
+
+def _has_table(node: Any) -> bool:
+    """Whether a node of a policy is a linear layer between vectors."""
+    return isinstance(node, eqx.nn.Linear) and "scalar" not in (node.in_features, node.out_features)
+
+
+def tables(policy: Any, offsets: Array) -> Any:
+    """The offsets of all segments, [segments, parameters], as `beside_row` takes them; made once a batch."""
+    stacked = jax.vmap(ravel_pytree(policy)[1])(offsets)
+    table = lambda layer: Table(layer.weight, jnp.swapaxes(layer.weight, 1, 2), layer.bias)  # noqa: E731
+    return jax.tree.map(lambda node: table(node) if _has_table(node) else node, stacked, is_leaf=_has_table)
+
+
+def beside_row(policy: Any, tables: Any, segment: Array) -> Any:
+    """The policy at its parameters plus the offset of one segment of those in `tables`; for many rows under `vmap`."""
+    join = lambda node, own: _BesideRow(node, own, segment) if _has_table(node) else node + own[segment]  # noqa: E731
+    return jax.tree.map(join, policy, tables, is_leaf=_has_table)

@@ -279,8 +279,7 @@ def _gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
     if not learner.needs_offsets:
         return state, batch
     if steps_first.offsets is None:
-        blank = jnp.zeros((1, rollouts.num_parameters(learner)))
-        return state, batch._replace(segment=jnp.zeros((num_envs, count), jnp.int32), offsets=blank)
+        return state, batch._replace(segment=jnp.zeros((num_envs, count), jnp.int32), offsets=jnp.zeros((1, 0)))
     segment = jnp.arange(count) * num_envs + jnp.arange(num_envs)[:, None]
     return state, batch._replace(segment=segment, offsets=steps_first.offsets.reshape(count * num_envs, -1))
 

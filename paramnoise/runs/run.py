@@ -14,7 +14,7 @@ from paramnoise.envs import EnvLike, env_source
 from paramnoise.envs.atari import is_atari
 from paramnoise.loops.evaluation import EndedEpisode
 from paramnoise.loops.host import HostLoop
-from paramnoise.parallel.process import use_compilation_cache, use_one_thread
+from paramnoise.parallel.process import cores, use_compilation_cache, use_one_thread
 from paramnoise.runs import checkpoint
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
@@ -53,15 +53,15 @@ batches of 256 is above it, 64-64 with batches of 128 below."""
 
 
 def set_up_process(config: RunConfig, env: EnvLike) -> None:
-    """Keeps compiled programs for the next process, and gives XLA one thread where networks are small.
+    """Keeps compiled programs for the next process, and gives XLA one thread where networks are small or cores few.
 
     Both only where JAX was not told otherwise; the second only if JAX has not computed anything yet.
     """
     use_compilation_cache()
     shape = getattr(getattr(env, "observation_space", None), "shape", None) or ()
     is_small = not (is_atari(config.env) or len(shape) == 3 or _has_large_products(config))
-    if config.made_by.experience == "returns" or is_small:
-        use_one_thread()  # workers are how a population uses more cores
+    if config.made_by.experience == "returns" or is_small or cores() == 1:
+        use_one_thread()  # workers are how a population uses more cores; and threads that share one core wait in turn
 
 
 def _has_large_products(config: RunConfig) -> bool:

@@ -13,8 +13,10 @@ from rollouts import SEGMENTS, handmade
 from paramnoise import OnPolicyParameterNoise, UsageError
 from paramnoise.agents import PPOConfig, Spaces, on_policy, ppo
 from paramnoise.experience.rollout import Rollout
+from paramnoise.experience.segments import tables
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
+from paramnoise.noise import displace
 
 CONFIG = PPOConfig(hidden_sizes=(4,), batch_size=100, minibatch_size=30, epochs=2, entropy_coefficient=0.01)
 
@@ -37,25 +39,27 @@ def updated():
 
 
 def samples_of(state, batch, old):
-    """All steps of a batch, with advantages of any kind, and probabilities under old parameters."""
+    """All steps of a batch, with advantages of any kind, and probabilities under old parameters; and the offsets."""
     rng = np.random.default_rng(1)
     flat = [np.asarray(x).reshape(100, *x.shape[2:]) for x in (batch.obs, batch.action)]
-    samples = ppo.Sample(*flat, SEGMENTS, rng.normal(size=100), rng.normal(size=100), np.zeros(100))
+    numbers = rng.normal(size=100), rng.normal(size=100), np.zeros(100)
+    as_own = lambda x: jnp.asarray(x, old.dtype if x.dtype == np.float32 else None)  # noqa: E731
+    samples = jax.tree.map(as_own, ppo.Sample(*flat, SEGMENTS, *numbers))
     _, unflatten = ravel_pytree(state.networks.policy)
 
     @jax.jit
-    def under(old, flat_offsets):
-        offsets = jax.vmap(unflatten)(flat_offsets)
-        own = functools.partial(ppo.log_probability, unflatten(old), offsets)
-        return samples._replace(log_probability=jax.vmap(own)(samples)), offsets
+    def under(old, offsets):
+        own = functools.partial(ppo.log_probability, unflatten(old), tables(unflatten(old), offsets))
+        return samples._replace(log_probability=jax.vmap(own)(samples))
 
-    return under(old, batch.offsets.astype(old.dtype))
+    offsets = jnp.asarray(batch.offsets, old.dtype)
+    return under(old, offsets), offsets
 
 
 def naive(state, samples, offsets, flat):
     """The loss row by row, each row by a policy of its own: that of its own episode's parameters."""
     policy, values = ravel_pytree(state.networks)[1](flat)
-    perturbed = jax.vmap(lambda i: jax.tree.map(lambda x, d: x + d[i], policy, offsets))(samples.segment)
+    perturbed = jax.vmap(lambda i: displace(policy, offsets[i]))(samples.segment)
     outputs = jax.vmap(lambda own, obs: own(obs))(perturbed, samples.obs)
     ratio = jnp.exp(policy.log_probability(outputs, samples.action)) / jnp.exp(samples.log_probability)
     advantage = (samples.advantage - samples.advantage.mean()) / (samples.advantage.std() + 1e-8)
@@ -75,16 +79,18 @@ def test_the_gradient_of_the_loss_under_noise_is_that_of_finite_differences(is_d
         flat, unflatten = ravel_pytree(state.networks)
         flat = flat + 0.1 * jax.random.normal(jax.random.key(2), flat.shape)  # away from the old policy: some are cut
         assert flat.dtype == jnp.float64
-        slope = jax.jit(jax.grad(lambda p, offsets: ppo.loss(CONFIG, unflatten(p), offsets, samples), has_aux=True))
+        as_tables = functools.partial(tables, state.networks.policy)
+        loss = lambda p, offsets: ppo.loss(CONFIG, unflatten(p), as_tables(offsets), samples)  # noqa: E731
+        slope = jax.jit(jax.grad(loss, has_aux=True))
         gradient, terms = slope(flat, offsets)
-        loss = jax.jit(jax.vmap(functools.partial(naive, state, samples, offsets)))
+        naively = jax.jit(jax.vmap(functools.partial(naive, state, samples, offsets)))
         step = 1e-6 * jnp.eye(flat.size)
-        differences = (loss(flat + step) - loss(flat - step)) / 2e-6
+        differences = (naively(flat + step) - naively(flat - step)) / 2e-6
         np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-8)
         of_policy = differences[: old.size]
         assert np.abs(of_policy).max() > 0.01
         assert 0 < terms["clipped"] < 1
-        silent, _ = slope(flat, jax.tree.map(np.zeros_like, offsets))
+        silent, _ = slope(flat, np.zeros_like(offsets))
         assert np.abs(silent[: old.size] - of_policy).max() > 0.01  # the noise matters
 
 
@@ -94,7 +100,8 @@ def test_a_ratio_beyond_the_range_is_paid_for_its_end_and_costs_in_full():
     samples, offsets = samples_of(state, batch, ravel_pytree(state.networks.policy)[0])
     two = jax.tree.map(lambda x: np.asarray(x)[:2], samples)
     two = two._replace(advantage=np.array([3.0, 1.0]), log_probability=two.log_probability - np.log(1.5))
-    _, terms = jax.jit(functools.partial(ppo.loss, CONFIG))(state.networks, offsets, two)
+    own = tables(state.networks.policy, offsets)
+    _, terms = jax.jit(functools.partial(ppo.loss, CONFIG))(state.networks, own, two)
     np.testing.assert_allclose(terms["policy_loss"], -(1.2 - 1.5) / 2, rtol=1e-4)  # standardised: 1 and -1
     np.testing.assert_allclose(terms["kl"], 0.5 - np.log(1.5), rtol=1e-4)
     assert terms["clipped"] == 1

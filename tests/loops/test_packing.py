@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from paramnoise.loops.fast.packing import FlatVectors, Leaves
+from paramnoise.loops.fast.packing import LARGE, FlatVectors, Leaves
 
 TREE = {
     "weights": jnp.arange(6.0).reshape(2, 3),
@@ -21,6 +21,15 @@ def test_there_is_one_vector_for_each_dtype_with_the_leaves_in_order():
     np.testing.assert_array_equal(floats, [8, 9, 0, 1, 2, 3, 4, 5])  # a dict's leaves are ordered by name
     np.testing.assert_array_equal(ints, [7])
     np.testing.assert_array_equal(words, [1, 2])
+
+
+def test_a_large_array_crosses_beside_the_vectors_as_it_is():
+    tree = {"moment": jnp.ones((LARGE // 8, 8)), "weights": jnp.arange(6.0).reshape(2, 3)}
+    packing = FlatVectors(tree)
+    vector, large = packing.pack(tree)
+    np.testing.assert_array_equal(vector, np.arange(6))
+    assert large is tree["moment"]
+    assert packing.unpack([vector, large])["moment"] is large
 
 
 @pytest.mark.parametrize("kind", [FlatVectors, Leaves])

@@ -37,10 +37,11 @@ def rollout_steps(learner: Learner, num_envs: int) -> int:
     return size // num_envs
 
 
-def num_parameters(learner: Learner) -> int:
-    """The length of an offset of the policy's parameters."""
+def offset_length(learner: Learner, exploration: Exploration, obs: Any) -> int:
+    """How many numbers an episode's offset of the parameters has: 0 where none is added, or the learner needs none."""
     policy = jax.eval_shape(lambda key: learner.policy(learner.init(key)), jax.random.PRNGKey(0))
-    return sum(leaf.size for leaf in jax.tree.leaves(policy))
+    displaced = jax.eval_shape(lambda own, shown: exploration.offsets(exploration.init(own, shown)), policy, obs)
+    return 0 if displaced is None or not learner.needs_offsets else displaced.shape[1]
 
 
 class RolloutFeed:
@@ -68,7 +69,7 @@ class RolloutFeed:
         self._batch_size = steps_each * num_envs
         step = 2 * obs[0].nbytes + 4 * math.prod(learner.spaces.action_shape) + 16
         require_memory(self._batch_size * step, f"a batch of {self._batch_size:,} steps")
-        parameters = num_parameters(learner) if learner.needs_offsets else 0
+        parameters = offset_length(learner, exploration, obs)
         dtype = np.int32 if learner.spaces.is_discrete else np.float32
         action = np.zeros((num_envs, *learner.spaces.action_shape), dtype)
         make_buffer = UnevenBuffer if skips else RolloutBuffer
