@@ -149,7 +149,7 @@ class Table(eqx.Module):
 
     def __call__(self, segment: Array, x: Array) -> Array:
         """What the offset of one segment makes of an input; for many rows under `vmap`."""
-        product = _product(self.weight, self.across, segment, x)
+        product = _product(self.weight, self.across, segment, x.astype(self.weight.dtype))  # it may show whole numbers
         return product if self.bias is None else product + self.bias[segment]
 
 
