@@ -49,8 +49,8 @@ def shardings(
     if seeds % devices == 0:
         cut = jax.tree.map(lambda axis, _: axis, axes(state), state, is_leaf=lambda axis: axis is None)
     elif num_envs % devices == 0:
-        fewer = jax.eval_shape(init(num_envs - 1), keys)
-        cut = jax.tree.map(lambda one, other: _differing_axis(one.shape, other.shape), state, fewer)
+        another = _with_other_environments(init, keys, num_envs)
+        cut = jax.tree.map(lambda one, other: _differing_axis(one.shape, other.shape), state, another)
     else:
         raise UsageError(f"devices is {devices}, which divides neither num_envs ({num_envs}) nor seeds ({seeds})")
     place = lambda axis: NamedSharding(mesh, PartitionSpec(*[None] * axis, DEVICES))  # noqa: E731
@@ -58,6 +58,17 @@ def shardings(
     return jax.tree.map(lambda axis: whole if axis is None else place(axis), cut, is_leaf=lambda axis: axis is None)
 
 
+def _with_other_environments(init: Callable[[int], Callable[[Array], Any]], keys: Any, num_envs: int) -> Any:
+    """The shapes of a state with another number of environments, one that the settings go with.
+
+    A pool of policies goes with multiples, a batch of a fixed size with less.
+    """
+    try:
+        return jax.eval_shape(init(2 * num_envs), keys)
+    except UsageError:
+        return jax.eval_shape(init(num_envs - 1), keys)
+
+
 def _differing_axis(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:
-    """The first axis in which two shapes differ: one environment less makes it shorter."""
+    """The first axis in which two shapes differ, that of environments."""
     return next((axis for axis, (a, b) in enumerate(zip(one, other, strict=True)) if a != b), None)

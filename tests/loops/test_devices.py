@@ -15,6 +15,7 @@ from paramnoise.agents import Spaces, dqn, pqn
 from paramnoise.envs.chain import chain
 from paramnoise.explorations import ParameterNoise
 from paramnoise.loops.host import HostLoop
+from paramnoise.loops.inside import _programs
 from paramnoise.loops.jax_vector import jax_source
 from paramnoise.validation import UsageError
 
@@ -41,6 +42,7 @@ again = made(8)
 again.restore(*one.snapshot())
 beside = made(8, num_envs=2, seeds=range(8)).collector if sys.argv[1] == "dqn" else many.collector  # one more program
 whole = jax.tree.leaves(beside._state.train.learner)[0].sharding
+pooled = _programs(learner, ParameterNoise(pool=4), SOURCE.functions, ENVS, False, 1, 8)[3]
 try:
     made(8, num_envs=3)
 except UsageError as error:
@@ -54,6 +56,7 @@ print(json.dumps({{
     "environments": [len(cut.device_set), cut.is_fully_replicated],
     "restored": again.collector._state.obs.sharding == cut,
     "networks": [len(whole.device_set), whole.is_fully_replicated],
+    "pool": [str(pooled.obs.spec), [leaf.is_fully_replicated for leaf in jax.tree.leaves(pooled.train.exploration)]],
     "refusal": refusal,
 }}))
 """
@@ -76,4 +79,7 @@ def test_on_eight_devices_the_draws_are_those_of_one_and_the_losses_to_rounding(
     assert found["restored"]  # a snapshot of one device goes on on eight
     # Eight seeds beside each other are divided; of one the networks are whole everywhere.
     assert found["networks"] == [8, learner == "pqn"]
+    shown, policies = found["pool"]
+    assert "devices" in shown
+    assert policies.count(False) == 2  # the policies are whole everywhere; whose each is, and since when, is cut
     assert found["refusal"] == "devices is 8, which divides neither num_envs (3) nor seeds (1)"

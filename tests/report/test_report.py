@@ -121,8 +121,8 @@ def test_the_papers_scores_are_beside_ours(site):
 
 def test_how_results_were_made_is_on_the_page_with_its_commit(site):
     words = Page(site / "figures" / "chain.html").words
-    assert "paramnoise reproduce chain --scale paper --out results" in words
-    assert "cbe1707" in words
+    assert "paramnoise reproduce chain --scale paper --workers 2" in words
+    assert "eda106a" in words
 
 
 def test_runs_that_differ_in_seeds_alone_are_one_line(site):
