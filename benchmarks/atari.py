@@ -95,7 +95,8 @@ def emulator(settings: Settings) -> Window:
 
     envs = AtariFrames(settings.game, settings.num_envs, [0])
     envs.restart()
-    random, actions = np.random.default_rng(0), int(envs.action_space.n)
+    space: Any = envs.action_space
+    random, actions = np.random.default_rng(0), int(space.n)
 
     def window(steps: int) -> int:
         rounds = -(-steps // settings.num_envs)

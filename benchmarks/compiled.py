@@ -64,13 +64,13 @@ def contender(env_name: str, name: str, num_envs: int, pool: int | None = None) 
 def ours(env_name: str, name: str, num_envs: int, pool: int | None) -> Window:
     """A contender of ours."""
     training = contender(env_name, name, num_envs, pool)
-    return lambda steps: window(training, steps)
+    return lambda steps: window(training, num_envs, steps)
 
 
-def window(training: Inside, steps: int) -> float:
+def window(training: Inside, num_envs: int, steps: int) -> float:
     """Environment steps per second over so many steps of every environment."""
     first, began = training.progress.step, time.perf_counter()
-    until = first + steps * training.num_envs
+    until = first + steps * num_envs
     while training.progress.step < until:
         training.advance(lambda step: None, lambda: False, until)
     return (training.progress.step - first) / (time.perf_counter() - began)

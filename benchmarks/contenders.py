@@ -52,7 +52,7 @@ def gaussian(env: str, sigma: float) -> Any:
     import gymnasium as gym
     from stable_baselines3.common.noise import NormalActionNoise
 
-    space = gym.spec(env).make().action_space
+    space: Any = gym.spec(env).make().action_space
     return NormalActionNoise(np.zeros(space.shape), np.full(space.shape, sigma))
 
 

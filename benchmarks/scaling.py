@@ -93,7 +93,7 @@ class WarmRun:
     def rate(self) -> float:
         """Steps per second of one generation."""
         first, started = self.loop.step, time.perf_counter()
-        self.loop.collector.advance(lambda step: None, lambda: False)
+        self.loop.collector.advance(lambda step: None, lambda: False, first + 1)
         return (self.loop.step - first) / (time.perf_counter() - started)
 
 
@@ -126,7 +126,8 @@ def messages(hidden: tuple[int, ...], size: int = 8) -> tuple[int, int, int, int
     sums = np.random.default_rng(0).normal(size=(2, 17))
     answer = [Episode(number, 1234.5, EPISODE, *sums) for number in range(size)]
     loop.close()
-    return len(theta), *(len(pickle.dumps(message)) for message in (broadcast, range(8, 8 + size), answer))
+    sent, asked, answered = (len(pickle.dumps(message)) for message in (broadcast, range(8, 8 + size), answer))
+    return len(theta), sent, asked, answered
 
 
 def episode_rate(num_envs: int) -> float:

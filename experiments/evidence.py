@@ -24,12 +24,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
 from rich.table import Table
 
 import paramnoise
 from paramnoise.figures import FIGURES
 from paramnoise.figures.base import Figure
+from paramnoise.figures.curve_summary import table_console
 from paramnoise.parallel.engine import Engine
 from paramnoise.parallel.process import INTERRUPTED, cores
 from paramnoise.runs.checkpoint import write_atomically
@@ -136,10 +136,7 @@ def show_status(asked: Asked) -> int:
         total, unknown = total + (hours or 0), unknown + (hours is None)
         rate, time_left = "" if now.rate is None else f"{now.rate:,.0f}", "?" if hours is None else f"{hours:.1f}"
         table.add_row(item.figure, f"{now.finished} of {now.pieces}", f"{now.steps:,}", rate, time_left)
-    console = Console()
-    if not console.is_terminal:
-        console.width = 100
-    console.print(table)
+    table_console(100).print(table)
     not_begun = f", and those of {unknown} more without an evaluation yet" if unknown else ""
     print(f"{total:.1f} hours left{not_begun}")
     return 0

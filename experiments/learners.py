@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from paramnoise.claims.report import with_table
@@ -34,6 +33,7 @@ from paramnoise.envs.base import ENVS
 from paramnoise.figures.base import Method
 from paramnoise.figures.curve_results import Point, read_results, write_results
 from paramnoise.figures.curve_runs import CurveRun, check_envs
+from paramnoise.figures.curve_summary import table_console
 from paramnoise.figures.figure_sweep import Sweep, run_sweep
 from paramnoise.figures.pieces import Progress
 from paramnoise.figures.statistics import Estimate, estimate_ratio, interquartile_mean, normalise
@@ -338,10 +338,7 @@ def show_status(out: Path, agents: Sequence[str], seeds: int, steps: int | None)
             finished = f"{sum(each.is_finished() for each in own)} of {len(own)}"
             shown = ("", "?") if rate is None or hours is None else (f"{rate:,.0f}", f"{hours:.1f}")
             table.add_row(agent, side, finished, f"{left:,}", *shown)
-    console = Console()
-    if not console.is_terminal:
-        console.width = 100
-    console.print(table)
+    table_console(100).print(table)
     not_begun = f", and those of {unknown} more without an evaluation yet" if unknown else ""
     print(f"{total:.1f} core-hours left{not_begun}")
     return 0

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from paramnoise.claims.base import Claim, Number, Outcome
-from paramnoise.figures.curve_summary import WIDTH
+from paramnoise.figures.curve_summary import table_console
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.validation import UsageError
 
@@ -28,10 +27,7 @@ def print_table(outcomes: Iterable[Outcome]) -> None:
     for outcome in outcomes:
         claim = outcome.claim
         table.add_row(claim.name, claim.where, verdict_text(outcome), outcome.evidence, claim.decided.when)
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH
-    console.print(table)
+    table_console().print(table)
 
 
 def verdict_text(outcome: Outcome) -> str:

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from paramnoise.envs.atari import frames_of
 from paramnoise.figures.atari_results import Score
 from paramnoise.figures.base import Method
 from paramnoise.figures.curve_results import Point
-from paramnoise.figures.curve_summary import WIDTH, compare
+from paramnoise.figures.curve_summary import compare, table_console
 from paramnoise.runs.checkpoint import write_atomically
 
 ES_FRAMES, DQN_FRAMES = 1_000_000_000, 40_000_000
@@ -104,10 +103,7 @@ def report(scores: Sequence[Score], methods: Sequence[Method], path: Path) -> No
         column.justify = "right"
     for line in lines:
         table.add_row(*line)
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH
-    console.print(table)
+    table_console().print(table)
     for env in dict.fromkeys(score.env for score in scores if score.env not in {row.game for row in found}):
         print(f"{env}: not in the table, since its runs have no evaluation at the same step")
     print(NOTE)

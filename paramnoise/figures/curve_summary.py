@@ -25,6 +25,14 @@ WIDTH = 140
 """Columns of a table that does not go to a terminal."""
 
 
+def table_console(width: int = WIDTH) -> Console:
+    """Where tables are printed: as wide as the terminal, or as `width` says where there is none."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = width
+    return console
+
+
 class Comparison(NamedTuple):
     """The runs of one task at one step."""
 
@@ -58,9 +66,7 @@ def report(points: list[Point], path: Path, subjects: Sequence[str]) -> None:
     """Prints what came out, with each of `subjects` against each other exploration, and writes summary.csv."""
     tasks = compare(points)
     summaries = summarise(tasks)
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH
+    console = table_console()
     together = over_tasks(tasks)
     console.print(_table(summaries, together))
     if len(tasks) > 1:

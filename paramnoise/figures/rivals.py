@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from rich.console import Console
 from rich.table import Table
 
 from paramnoise.agents.base import find_agent
@@ -19,7 +18,7 @@ from paramnoise.figures.atari_figure import SCORES, AtariFigure
 from paramnoise.figures.base import NOT_DRAWN, RESULTS, Arguments, Figure, Method, can_draw, draw, register_figure
 from paramnoise.figures.chain_figure import ChainFigure
 from paramnoise.figures.curve_results import Point
-from paramnoise.figures.curve_summary import WIDTH
+from paramnoise.figures.curve_summary import table_console
 from paramnoise.figures.curves import SUMMARY
 from paramnoise.figures.figure_sweep import Sweep
 from paramnoise.figures.standings import HEADER, Group, Standing, cells, standings, write_standings
@@ -181,10 +180,7 @@ class RivalsFigure(Figure[RivalsScale]):
         table = Table(*HEADER, title="How explorations stand")
         for row in rows:
             table.add_row(*cells(row, find_agent(row.algorithm).title))
-        console = Console()
-        if not console.is_terminal:
-            console.width = WIDTH
-        console.print(table)
+        table_console().print(table)
         write_standings(rows, directory / SUMMARY)
         print(directory / SUMMARY)
 

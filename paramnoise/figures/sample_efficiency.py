@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from paramnoise.envs.base import env_label
 from paramnoise.figures.curve_results import Point
-from paramnoise.figures.curve_summary import WIDTH
+from paramnoise.figures.curve_summary import table_console
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.runs.directory import csv_text
 
@@ -130,10 +129,7 @@ def aligned(points: Iterable[Point]) -> list[Point]:
 def report(points: list[Point], thresholds: Mapping[str, tuple[float, ...]], path: Path) -> None:
     """Prints what came out; writes thresholds.csv, a row per seed, and summary.csv, at `path`."""
     rows = summarise(points, thresholds)
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH
-    console.print(_table(rows))
+    table_console().print(_table(rows))
     for env in dict.fromkeys(point.env for point in points if point.env not in thresholds):
         print(f"{env}: no return to be reached is known for it")
     by_seed = (_blank(reach._asdict()) for reach in reaches(points, thresholds))
