@@ -201,25 +201,48 @@ def advance(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
     """So many times `steps_between` steps of every environment, with all the learning that is due."""
     if learner.experience == "rollout":
         return jax.lax.fori_loop(0, count, lambda _, s: _gather_and_learn(learner, exploration, env, s), state)
-    if state.waits.shape[0] < MANY or loops_are_cheap():
+    if state.waits.shape[0] >= MANY:
+        return _advance_many(learner, exploration, env, state, count)
 
-        def begin_and_step(_: Array, state: LoopState) -> LoopState:
-            return _step_and_learn(learner, exploration, env, _begin(learner, exploration, state))
+    def begin_and_step(_: Array, state: LoopState) -> LoopState:
+        return _step_and_learn(learner, exploration, env, _begin(learner, exploration, state))
 
-        return jax.lax.fori_loop(0, count, begin_and_step, state)
+    return jax.lax.fori_loop(0, count, begin_and_step, state)
 
-    # On an accelerator a branch or a loop of unknown length within a step costs more than most steps' starts. So a step
-    # begins a fixed number of episodes, and the loop of steps ends where more are due: what is rare is done around it.
-    def goes_on(carry: tuple[Array, LoopState]) -> Array:
+
+def _advance_many(
+    learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState, count: Array | int
+) -> LoopState:
+    """As `advance`, for many environments and a learner from replay, so that an accelerator waits little.
+
+    A branch or a loop of unknown length within a step costs more there than most steps' starts. So a step begins a
+    fixed number of episodes, and the loop of steps ends where more are due: what is rare is done around it.
+
+    Where an episode's behaviour is fixed, nothing that acts needs what a step trains: episodes begin, sigma is adapted
+    and the next actions are chosen beside the train steps, on the learner of before them.
+    """
+    num_envs, acts_ahead = state.waits.shape[0], exploration.fixes_episodes
+
+    def goes_on(carry: tuple[Array, LoopState, Array | None]) -> Array:
         return (carry[0] < count) & ~steps.any_of_all(carry[1].waits, SEEDS)
 
-    def step_and_begin(carry: tuple[Array, LoopState]) -> tuple[Array, LoopState]:
-        after = _step_and_learn(learner, exploration, env, carry[1])
-        explored, waits = steps.begin_first(exploration, _behaviour(learner, after), after.waits)
-        return carry[0] + 1, after._replace(train=after.train._replace(exploration=explored), waits=waits)
+    def step_and_begin(carry: tuple[Array, LoopState, Array | None]) -> tuple[Array, LoopState, Array | None]:
+        done, state, actions = carry
+        if actions is None:
+            state, actions = _choose(learner, exploration, state)
+        state, happened, _ = _execute(learner, env, state, actions)
+        stored = steps.store(learner, state.train, happened)
+        trained = steps.train_as_due(learner, stored, num_envs)
+        seen = stored if acts_ahead else trained
+        explored = steps.adapt_as_due(learner, exploration, seen, num_envs)
+        state = _begin_first(learner, exploration, state._replace(train=seen._replace(exploration=explored)))
+        state, ahead = _choose(learner, exploration, state) if acts_ahead else (state, None)
+        return done + 1, state._replace(train=trained._replace(exploration=state.train.exploration)), ahead
 
     def steps_until_many_start(carry: tuple[Array, LoopState]) -> tuple[Array, LoopState]:
-        return jax.lax.while_loop(goes_on, step_and_begin, (carry[0], _begin(learner, exploration, carry[1])))
+        done, state = carry[0], _begin(learner, exploration, carry[1])
+        state, ahead = _choose(learner, exploration, state) if acts_ahead else (state, None)
+        return jax.lax.while_loop(goes_on, step_and_begin, (done, state, ahead))[:2]
 
     return jax.lax.while_loop(lambda carry: carry[0] < count, steps_until_many_start, (jnp.int32(0), state))[1]
 
@@ -236,6 +259,20 @@ def _begin(learner: Learner, exploration: Exploration, state: LoopState) -> Loop
     return state._replace(train=state.train._replace(exploration=explored), waits=jnp.zeros_like(state.waits))
 
 
+def _begin_first(learner: Learner, exploration: Exploration, state: LoopState) -> LoopState:
+    """Begins some of the episodes that wait for it, on an accelerator at a cost that is always the same."""
+
+    def begin(explored: Any, waits: Array) -> tuple[Any, Array]:
+        return steps.begin_first(exploration, _behaviour(learner, state)._replace(exploration=explored), waits)
+
+    if loops_are_cheap():
+        due = steps.any_of_all(state.waits, SEEDS)
+        explored, waits = jax.lax.cond(due, begin, lambda *both: both, state.train.exploration, state.waits)
+    else:
+        explored, waits = begin(state.train.exploration, state.waits)
+    return state._replace(train=state.train._replace(exploration=explored), waits=waits)
+
+
 def _strongly_typed(leaf: Array) -> Array:
     """The array with a dtype that a number in Python does not have: a loop's state keeps its types."""
     return jax.lax.convert_element_type(leaf, leaf.dtype)
@@ -243,10 +280,7 @@ def _strongly_typed(leaf: Array) -> Array:
 
 def _step_and_learn(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState) -> LoopState:
     """One step of every environment, whose episodes have begun, and the learning that follows it."""
-    starts = state.starts
-    state, happened, _ = _step(learner, exploration, env, state)
-    if learner.drawing.n_step > 1:
-        happened = happened._replace(starts=starts)
+    state, happened, _ = _execute(learner, env, *_choose(learner, exploration, state))
     return state._replace(train=steps.learn(learner, exploration, state.train, happened))
 
 
@@ -266,7 +300,8 @@ def _gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
 
     def step(state: LoopState, _: None) -> tuple[LoopState, Rollout]:
         time = state.train.experience.time
-        after, happened, truncated = _step(learner, exploration, env, _begin(learner, exploration, state))
+        chosen = _choose(learner, exploration, _begin(learner, exploration, state))
+        after, happened, truncated = _execute(learner, env, *chosen)
         offsets = exploration.offsets(after.train.exploration) if learner.needs_offsets else None
         training = after.train._replace(
             step=state.train.step + num_envs, experience=Episodes(jnp.where(after.starts, 0, time + 1))
@@ -284,18 +319,21 @@ def _gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
     return state, batch._replace(segment=segment, offsets=steps_first.offsets.reshape(count * num_envs, -1))
 
 
-def _step(
-    learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState
-) -> tuple[LoopState, Transition, Array]:
-    """One step of every environment, whose episodes have begun; nothing is learned, nor is the step counted.
+def _choose(learner: Learner, exploration: Exploration, state: LoopState) -> tuple[LoopState, Array]:
+    """The next action of every environment, whose episodes have begun, and the state after choosing it."""
+    training = state.train
+    explored, actions = steps.act(exploration, _behaviour(learner, state), state.obs)
+    actions = steps.random_at_first(learner, training.key, training.step, actions)
+    return state._replace(train=training._replace(exploration=explored)), actions
+
+
+def _execute(learner: Learner, env: JaxEnv, state: LoopState, actions: Array) -> tuple[LoopState, Transition, Array]:
+    """One step of every environment; nothing is learned, nor is the step counted.
 
     Returns:
         The state after, what happened, and where a time limit cut an episode.
     """
     training = state.train
-    explored, actions = steps.act(exploration, _behaviour(learner, state), state.obs)
-    actions = steps.random_at_first(learner, training.key, training.step, actions)
-    training = training._replace(exploration=explored)
     keys = jax.random.split(key_for(training, ENVIRONMENT), actions.shape[0])
     # On-policy, continuous actions are kept as sampled and executed within bounds.
     clips = learner.experience == "rollout" and not learner.spaces.is_discrete
@@ -303,6 +341,8 @@ def _step(
     after, obs, env_state = jax.vmap(functools.partial(step_and_reset, env))(keys, state.env_state, executed)
     # The stored next observation is the one the action led to, never the reset's.
     happened = Transition(state.obs, actions, after.reward, after.obs, after.terminated)
+    if learner.drawing.n_step > 1:
+        happened = happened._replace(starts=state.starts)
     ended = after.terminated | after.truncated
     returns = state.running_return + after.reward
     state = LoopState(

@@ -20,8 +20,11 @@ from paramnoise.experience.replay import Transition
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ACT, ADAPT, ANNOTATE, BEGIN, INIT, RANDOM, TRAIN, key_at
 from paramnoise.networks.policies import Policy
-from paramnoise.noise.many import MANY
+from paramnoise.noise.many import MANY, loops_are_cheap
 from paramnoise.validation import in_units, require_memory
+
+FEW = 8
+"""Train steps up to which an accelerator's program has them one after the other in place of a loop."""
 
 
 class Losses(NamedTuple):
@@ -174,34 +177,51 @@ def random_at_first(learner: Learner, key: Array, step: Array, actions: Array) -
 
 def learn(learner: Learner, exploration: Exploration, state: TrainState, batch: Transition) -> TrainState:
     """Stores the transitions of one step of every environment, then trains and adapts as often as is due."""
-    config = learner.config
+    num_envs = batch.reward.shape[0]
+    trained = train_as_due(learner, store(learner, state, batch), num_envs)
+    return trained._replace(exploration=adapt_as_due(learner, exploration, trained, num_envs))
+
+
+def store(learner: Learner, state: TrainState, batch: Transition) -> TrainState:
+    """The state after one step of every environment, from which nothing is learned yet."""
     num_envs = batch.reward.shape[0]
     batch = batch._replace(mask=learner.annotate(key_for(state, ANNOTATE), num_envs))
-    before, after = state.step, state.step + num_envs
-    replay = replays.add(state.experience, batch)
+    return state._replace(
+        learner=learner.observe(state.learner, batch),
+        experience=replays.add(state.experience, batch),
+        step=state.step + num_envs,
+    )
+
+
+def train_as_due(learner: Learner, stored: TrainState, num_envs: int) -> TrainState:
+    """Trains as often as is due after the last step of so many environments."""
+    config, replay = learner.config, stored.experience
+    before, after = stored.step - num_envs, stored.step
 
     def batch_at(i: Array, priorities: Priorities | None) -> tuple[Transition, Array | None]:
-        key, ring = jax.random.fold_in(key_for(state, TRAIN), i), replay._replace(priorities=priorities)
+        key, ring = jax.random.fold_in(key_at(stored.key, TRAIN, before), i), replay._replace(priorities=priorities)
         return replays.draw(key, ring, config.batch_size, num_envs, learner.drawing)
 
     due = updates_by(config, after) - updates_by(config, before)
-    agent = learner.observe(state.learner, batch)
     most = usual_updates(config, num_envs) if num_envs >= MANY and replay.priorities is None else None
-    agent, losses, priorities = train(learner, agent, state.losses, batch_at, due, replay.priorities, most)
-    replay = replay._replace(priorities=priorities)
-    state = state._replace(learner=agent, losses=losses, experience=replay, step=after)
+    agent, losses, priorities = train(learner, stored.learner, stored.losses, batch_at, due, replay.priorities, most)
+    return stored._replace(learner=agent, losses=losses, experience=replay._replace(priorities=priorities))
+
+
+def adapt_as_due(learner: Learner, exploration: Exploration, state: TrainState, num_envs: int) -> Any:
+    """The state of exploration, adapted as often as is due after the last step of so many environments."""
     if not exploration.adapt_every:
-        return state
+        return state.exploration
+    before, after = state.step - num_envs, state.step
 
     def probe_at(i: Array) -> tuple[Array, Array]:
         sample_key, probe_key = jax.random.split(jax.random.fold_in(key_for(state, ADAPT), i))
-        return probe_key, replays.sample(sample_key, state.experience, config.batch_size).obs
+        return probe_key, replays.sample(sample_key, state.experience, learner.config.batch_size).obs
 
     due = adaptations_by(exploration, after) - adaptations_by(exploration, before)
     if num_envs % exploration.adapt_every == 0:  # a number that is known before, so that no loop has to ask for it
         due = num_envs // exploration.adapt_every
-    policy = learner.policy(state.learner)
-    return state._replace(exploration=adapt(exploration, state.exploration, policy, after, probe_at, due))
+    return adapt(exploration, state.exploration, learner.policy(state.learner), after, probe_at, due)
 
 
 Carry = tuple[Any, Losses, Priorities | None]
@@ -227,7 +247,8 @@ def train(
         count: how many batches.
         priorities: those that batches are drawn by; None: there are none.
         most: a number that `count` mostly is and never exceeds, if there is one. The loop then has so many rounds, of
-            which those from `count` on change nothing: an accelerator does not have to ask the host after each.
+            which those from `count` on change nothing: an accelerator does not have to ask the host after each. A few
+            rounds are written out there, so that what does not depend on them can run beside them.
 
     Returns:
         The state of the learner, the losses and the priorities after.
@@ -247,7 +268,8 @@ def train(
         return jax.tree.map(lambda new, old: jnp.where(i < count, new, old), once(i, carry), carry)
 
     if most is not None:
-        return jax.lax.fori_loop(0, most, once_if_due, (agent, losses, priorities))
+        written_out = most <= FEW and not loops_are_cheap()
+        return jax.lax.fori_loop(0, most, once_if_due, (agent, losses, priorities), unroll=written_out or None)
     return jax.lax.fori_loop(0, count, once, (agent, losses, priorities))
 
 

@@ -9,7 +9,7 @@ from jax import Array
 
 MANY = 64
 """Policies from which on only those that are needed are drawn: of few it costs less to draw all."""
-PARTS = 16
+PARTS = 32
 """A chunk of policies that are drawn together is a part of all: where fewer are needed, the rest is wasted."""
 ROW = 128
 """Policies that are counted together; of more, rows are counted first."""

@@ -1,6 +1,7 @@
 """Training inside one compiled program, as the host loop has it: the same as elsewhere, and resumable."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 from paramnoise.agents import dqn
 from paramnoise.envs.chain import chain
 from paramnoise.loops import compiled, inside
+from paramnoise.loops import step as steps
 from paramnoise.loops.compiled import CompiledLoop
 from paramnoise.loops.environments import JaxStep
 from paramnoise.loops.host import HostLoop
@@ -57,8 +59,8 @@ def test_rows_come_when_they_are_due_and_evaluations_with_some_of_them(finished)
 def test_a_loop_restored_in_between_goes_on_exactly_however_long_its_calls_are(finished, monkeypatch):
     loop, ours = finished
     monkeypatch.setattr(inside, "CALL_SECONDS", 0.0)  # a step a call, but for the first
-    first, steps = make_loop(), []
-    before = rows(first, on_step=steps.append, should_stop=lambda: bool(steps) and steps[-1] >= 4 * EPISODE + 6)
+    first, seen = make_loop(), []
+    before = rows(first, on_step=seen.append, should_stop=lambda: bool(seen) and seen[-1] >= 4 * EPISODE + 6)
     assert first.step == 4 * EPISODE + 6
     again = make_loop()
     for member in range(2):
@@ -73,8 +75,8 @@ def test_a_loop_with_a_pool_goes_on_exactly():
     make = lambda: HostLoop(learner, pool, SOURCE, num_envs=ENVS, log_every=EPISODE)  # noqa: E731
     whole, first, again = make(), make(), make()
     finished = rows(whole, 4 * EPISODE)
-    steps: list[int] = []
-    before = rows(first, 4 * EPISODE, on_step=steps.append, should_stop=lambda: bool(steps) and steps[-1] >= EPISODE)
+    seen: list[int] = []
+    before = rows(first, 4 * EPISODE, on_step=seen.append, should_stop=lambda: bool(seen) and seen[-1] >= EPISODE)
     assert first.step < 4 * EPISODE
     again.restore(*first.snapshot(0), 0)
     np.testing.assert_equal(before + rows(again, 4 * EPISODE), finished)
@@ -82,26 +84,60 @@ def test_a_loop_with_a_pool_goes_on_exactly():
         np.testing.assert_array_equal(one, other)
 
 
+def _ends_by_chance(key, state, action):
+    obs = jax.random.normal(key, (5,))
+    ended = jax.random.uniform(key) < 0.05
+    return JaxStep(obs, state, obs[action], ended, jnp.bool_(False))
+
+
+MANY_ENVS = chain(5)._replace(reset=lambda key: (jnp.ones(5), jnp.int32(0)), step=_ends_by_chance)
+"""Of many, some steps start as many episodes as a chunk, some more, some none."""
+MANY_LEARNER = dqn.make(dataclasses.replace(LEARNER.config, train_every=32, target_every=64), SPACES)
+MANY_NOISE = dataclasses.replace(NOISE, adapt_every=MANY)
+
+
 def test_the_loop_of_an_accelerator_is_the_same_training(monkeypatch):
-    """Many environments, whose episodes end by chance: some steps begin as many as a chunk, some more, some none."""
-
-    def step(key, state, action):
-        obs = jax.random.normal(key, (5,))
-        ended = jax.random.uniform(key) < 0.05
-        return JaxStep(obs, state, obs[action], ended, jnp.bool_(False))
-
-    env = chain(5)._replace(reset=lambda key: (jnp.ones(5), jnp.int32(0)), step=step)
-    learner = dqn.make(dataclasses.replace(LEARNER.config, train_every=32, target_every=64), SPACES)
-    noise = dataclasses.replace(NOISE, adapt_every=MANY)
     plain, other = [], []
     for cheap, rows in ((True, plain), (False, other)):
-        monkeypatch.setattr(compiled, "loops_are_cheap", lambda cheap=cheap: cheap)
-        loop = CompiledLoop(learner, noise, env, seeds=SEEDS, eval_every=10 * MANY, num_envs=MANY)
+        for module in (compiled, steps):
+            monkeypatch.setattr(module, "loops_are_cheap", lambda cheap=cheap: cheap)
+        loop = CompiledLoop(MANY_LEARNER, MANY_NOISE, MANY_ENVS, seeds=SEEDS, eval_every=10 * MANY, num_envs=MANY)
         rows.append(loop.run(3))
         rows.append(list(map(np.asarray, jax.tree.leaves(loop.state.train.learner))))
     starts = np.diff(plain[0]["episodes"], axis=0)
     assert (starts > 10).all()
     np.testing.assert_equal(plain, other)
+
+
+def _many(exploration):
+    """A state of many environments, and a program that advances it by so many steps of each."""
+    init = functools.partial(compiled.init, MANY_LEARNER, exploration, MANY_ENVS, MANY)
+    advance = functools.partial(compiled.advance, MANY_LEARNER, exploration, MANY_ENVS)
+    along = compiled.axes(MANY_LEARNER)
+    program = jax.vmap(advance, in_axes=(along, None), out_axes=along, axis_name=compiled.SEEDS)
+    return jax.vmap(init, out_axes=along)(jnp.stack([jax.random.PRNGKey(0)])), jax.jit(program)
+
+
+def test_many_environments_do_not_see_where_a_call_ends():
+    state, advance = _many(MANY_NOISE)
+    whole, parts = advance(state, 23), advance(advance(advance(state, 1), 15), 7)
+    for one, other in zip(*map(jax.tree.leaves, (whole, parts)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_begins_beside_training_is_drawn_around_the_policy_of_before_it():
+    """Layer norm gets no noise, so that it shows which train steps a policy that begins has seen."""
+    state, advance = _many(MANY_NOISE)
+    first = lambda policy: np.asarray(policy.network.norms[0].weight[0])  # noqa: E731
+    learned = []
+    for _ in range(12):
+        learned.append(first(MANY_LEARNER.policy(state.train.learner)))
+        state = advance(state, 1)
+    acting, begun = first(state.train.exploration.policies), np.asarray(state.starts[0] & ~state.waits[0])
+    assert begun.any()
+    assert not np.array_equal(learned[-1], first(MANY_LEARNER.policy(state.train.learner)))
+    for policy in acting[begun]:
+        np.testing.assert_array_equal(policy, learned[-1])
 
 
 def test_agents_that_learn_from_no_replay_step_the_same_environments_from_outside():
