@@ -14,6 +14,7 @@ import functools
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scale_cells import SIZES, Cell, Training, cells, training
-from scale_results import Outcome, solved_at, write_results
+from scale_results import Outcome, read_results, solved_at, table, write_results
 
 from paramnoise.keys import EVALUATE
 from paramnoise.loops import compiled
@@ -34,6 +35,9 @@ from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.validation import UsageError, lookup
 
 NAME, RESULTS = "scale", "results.csv"
+REPOSITORY = Path(__file__).parent.parent
+MEASURED = REPOSITORY / "results" / NAME / RESULTS
+PAGE = REPOSITORY / "docs" / "scale.md"
 PARTS = ("deepsea", "chain", "minatar", "shuffled", "brax")
 SEED_COUNT = {"deepsea": 10, "chain": 10, "minatar": 10, "shuffled": 10, "brax": 3}
 """By part."""
@@ -147,6 +151,8 @@ def outcomes(cell: Cell, made: Training, curve: Curve) -> list[Outcome]:
 def run(asked: Asked) -> int:
     """`run`: the cells that are not on disk, one after the other; returns the exit status."""
     began = time.perf_counter()
+    warnings.simplefilter("ignore")  # gymnax's of the future: what keeps them apart elsewhere is not made for threads
+    sys.setswitchinterval(1e-4)  # so that tracing programs in the background holds up those that run very little
     left = [cell for cell in asked.cells if not place_of(asked.out, cell).exists()]
     count = lambda cell: asked.seeds or SEED_COUNT[cell.part]  # noqa: E731
     failed = 0
@@ -222,6 +228,34 @@ def chosen(options: Any) -> list[Cell]:
     return found
 
 
+def page(text: str, results: Sequence[Outcome]) -> str:
+    """The page with the tables of these results between its marks, and the pictures that `draw` makes of them."""
+    from paramnoise.claims.report import with_table  # rich and the claims are not needed to run
+
+    measured = {outcome.part for outcome in results}
+    for part in PARTS:
+        picture = f"\n\n{picture_of(part)}" if part in measured and part not in SIZES else ""
+        text = with_table(text, part, table(part, results) + picture)
+    return with_table(text, "picture", picture_of(NAME) if measured & set(SIZES) else "")
+
+
+def picture_of(name: str) -> str:
+    """A picture of the results in Markdown."""
+    return f"![{name}](../results/{NAME}/{name}.png)"
+
+
+def write_page() -> int:
+    """`page`: the tables of the page and the plots, from the results that the repository keeps."""
+    from scale_plots import draw  # matplotlib is not needed to run
+
+    results = read_results(MEASURED)
+    text = page(PAGE.read_text(), results)
+    write_atomically(PAGE, lambda file: file.write(text.encode()))
+    for path in [PAGE, *draw(results, MEASURED.parent)]:
+        print(path.relative_to(REPOSITORY))
+    return 0
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="scale.py", description=(__doc__ or "").partition("\n")[0])
@@ -237,7 +271,10 @@ def main(words: Sequence[str] | None = None) -> int:
     asked.add_argument("--seeds", type=int, help="fewer than a result has, to try it")
     asked.add_argument("--num-envs", type=int, help="fewer than a result has, to try it")
     asked.add_argument("--evaluations", type=int, help="fewer than a result has, to try it")
+    commands.add_parser("page", help=f"write the tables of {PAGE.name}, and plots, from results/{NAME}/{RESULTS}")
     options = parser.parse_args(words)
+    if options.command == "page":
+        return write_page()
     try:
         own = (options.seeds, options.num_envs, options.evaluations, options.seconds)
         return run(Asked(options.out, chosen(options), *own))

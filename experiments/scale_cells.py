@@ -32,8 +32,17 @@ GAMES = ("Breakout", "Asterix", "SpaceInvaders", "Freeway")
 POLICIES = (1, 64, 4_096)
 NUM_ENVS = 4_096
 ONE_ENVIRONMENT = "one-environment"
-EXPLORERS = ("policies-4096", "policies-64", "policies-1", ONE_ENVIRONMENT, "bootstrap", "epsilon-greedy", "noisy")
-"""Of DeepSea and the chain: parameter noise with so many policies at a time, or with one environment; its rivals."""
+LABELS = {
+    "policies-4096": "parameter noise, 4,096 policies",
+    "policies-64": "parameter noise, 64 policies",
+    "policies-1": "parameter noise, 1 policy",
+    ONE_ENVIRONMENT: "parameter noise, 1 environment",
+    "bootstrap": "bootstrapped DQN",
+    "epsilon-greedy": "epsilon-greedy",
+    "noisy": "noisy layers",
+}
+"""The explorers of DeepSea and the chain: parameter noise with so many policies at a time, and its rivals. All but the
+fourth have 4,096 environments."""
 TRAIN_STEPS, BATCH, TARGET_PERIOD = 4, 1_024, 10
 """After every step of all environments; transitions in each; train steps between copies into the target network."""
 DELTA = 0.05
@@ -87,7 +96,7 @@ def cells(parts: Sequence[str]) -> Iterator[Cell]:
     for part in parts:
         if part in SIZES:
             for size in SIZES[part]:
-                for explorer in EXPLORERS:
+                for explorer in LABELS:
                     algorithm = "bootstrapped-dqn" if explorer == "bootstrap" else "dqn"
                     yield Cell(part, f"{part}-{size}", size, algorithm, explorer)
         elif part == "minatar":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scale_cells import GAMES, LABELS, SIZES
 
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.runs.directory import csv_text
@@ -85,6 +86,53 @@ def _outcome(row: dict[str, str]) -> Outcome:
     )
 
 
+def table(part: str, results: Sequence[Outcome]) -> str:
+    """The table of a part of docs/scale.md."""
+    own = [outcome for outcome in results if outcome.part == part]
+    if not own:
+        return "Not measured yet."
+    return _sizes_table(part, own) if part in SIZES else _returns_table(own)
+
+
+def _sizes_table(part: str, results: Sequence[Outcome]) -> str:
+    """A row per explorer, a column per size: median steps and seconds until solved, and the seeds that have."""
+    sizes = sorted(SIZES[part])
+    lines = [_row(["explorer", *(f"size {size}" for size in sizes)]), _row(["---"] * (len(sizes) + 1))]
+    for explorer, label in LABELS.items():
+        found = [[o for o in results if (o.explorer, o.size) == (explorer, size)] for size in sizes]
+        if any(found):
+            lines.append(_row([label, *(_until_solved(own) if own else "not measured yet" for own in found)]))
+    return "\n".join(lines)
+
+
+def _until_solved(results: Sequence[Outcome]) -> str:
+    median = median_of(results)
+    count = f"{median.solved} of {median.seeds}"
+    if median.steps == float("inf"):
+        return f"{count} in {results[0].steps:,} steps, {results[0].seconds:.1f} s"
+    return f"{count}; {median.steps:,.0f} steps, {median.seconds:.1f} s"
+
+
+def _returns_table(results: Sequence[Outcome]) -> str:
+    """A row per task, agent and explorer: noise-free returns at the end."""
+    heads = ["task", "agent", "explorer", "environments", "steps", "mean over seeds", "by seed", "seconds of all seeds"]
+    lines = [_row(heads), _row(["---"] * len(heads))]
+    cells: dict[tuple[str, str, str], list[Outcome]] = {}
+    for outcome in results:
+        cells.setdefault((outcome.task, outcome.algorithm, outcome.explorer), []).append(outcome)
+    order = {task: place for place, task in enumerate(GAMES)}
+    for (task, algorithm, explorer), own in sorted(cells.items(), key=lambda item: (order.get(item[0][0], 0), item[0])):
+        last = [outcome.final_return for outcome in own]
+        numbers = [f"{own[0].num_envs:,}", f"{own[0].steps:,}", f"{statistics.mean(last):.1f}"]
+        seeds = " ".join(f"{value:.1f}" for value in last)
+        lines.append(_row([task, algorithm.upper(), explorer, *numbers, seeds, f"{own[0].seconds:.0f}"]))
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
 class Median(NamedTuple):
     """The seeds of a cell of DeepSea or the chain in one number each."""
 
@@ -101,4 +149,4 @@ def median_of(outcomes: Sequence[Outcome]) -> Median:
     steps = [infinite if o.solved_steps is None else o.solved_steps for o in outcomes]
     seconds = [infinite if o.solved_seconds is None else o.solved_seconds for o in outcomes]
     solved = sum(o.solved_steps is not None for o in outcomes)
-    return Median(solved, len(outcomes), statistics.median_low(steps), statistics.median_low(seconds))
+    return Median(solved, len(outcomes), statistics.median(steps), statistics.median(seconds))
