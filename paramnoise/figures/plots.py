@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import matplotlib
 
@@ -144,6 +144,46 @@ def plot_standings(rows: Sequence[Standing], path: Path) -> None:
     _save(figure, path)
 
 
+class Solved(NamedTuple):
+    """A line of `plot_until_solved`: what a method needs until it has solved tasks of growing size."""
+
+    method: Method
+    seeds: Mapping[int, Sequence[float]]
+    """By size, of each seed; infinite where it did not solve the task."""
+
+
+def plot_until_solved(panels: Mapping[tuple[str, str], Sequence[Solved]], path: Path) -> None:
+    """A panel for each title and y axis, against the size of the task: medians as a line, every seed as a dot.
+
+    A median exists where more than half of the seeds have solved the task; crosses below the upper edge are sizes
+    where no more than half have.
+    """
+    figure, axes = _panels(len(panels))
+    for axis, ((title, y_label), lines) in zip(axes.flat, panels.items(), strict=False):
+        for place, (line, look) in enumerate(zip(lines, looks([line.method for line in lines]), strict=True)):
+            middle = {size: float(np.median(values)) for size, values in sorted(line.seeds.items())}
+            there = {size: value for size, value in middle.items() if np.isfinite(value)}
+            style = {"color": look.colour, "label": line.method.label, "linewidth": 1.3, "markersize": 4}
+            axis.plot(list(there), list(there.values()), look.style, marker="o", **style)
+            dots = [(size, each) for size, values in line.seeds.items() for each in values if np.isfinite(each)]
+            axis.scatter(*zip(*dots, strict=True) if dots else ([], []), s=6, alpha=0.4, color=look.colour)
+            missed = [size for size in middle if size not in there]
+            height, edge = 0.97 - 0.03 * place, axis.get_xaxis_transform()
+            axis.plot(missed, [height] * len(missed), "x", color=look.colour, markersize=4, transform=edge)
+        sizes = sorted({size for line in lines for size in line.seeds})
+        axis.set_yscale("log")
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(FixedLocator(sizes))
+        axis.xaxis.set_major_formatter(ScalarFormatter())
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.margins(y=0.25)
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("size")
+        axis.set_ylabel(y_label)
+        axis.grid(color="0.93")
+    _finish(figure, axes, path, y_label=None)
+
+
 def _draw_reaches(axis: Axes, found: list[Reach], look: Look) -> None:
     there = np.array([(reach.steps, reach.threshold) for reach in found if reach.steps is not None]).reshape(-1, 2)
     marker = "o" if look.style == STYLES[0] else "s"
@@ -162,9 +202,9 @@ def _panels(count: int) -> tuple[MatplotlibFigure, Any]:
     return figure, axes
 
 
-def _finish(figure: MatplotlibFigure, axes: Any, path: Path, y_label: str = "noise-free return") -> None:
-    """Names what is shown, puts one legend below all panels, and writes the file."""
-    for axis in axes[:, 0]:
+def _finish(figure: MatplotlibFigure, axes: Any, path: Path, y_label: str | None = "noise-free return") -> None:
+    """Names what is shown, unless each panel has, puts one legend below all panels, and writes the file."""
+    for axis in axes[:, 0] if y_label is not None else ():
         axis.set_ylabel(y_label)
     handles = {
         label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
