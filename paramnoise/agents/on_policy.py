@@ -137,9 +137,10 @@ def fit(
 def minibatches(key: Array, rows: int, size: int, epochs: int) -> Array:
     """The row numbers of every minibatch, [minibatches, size].
 
-    Each epoch has all rows in an order of its own; those that fill no minibatch at its end are left out of it.
+    Each epoch has all rows in an order of its own; those that fill no minibatch at its end are left out of it. The
+    orders are drawn one after the other, so that each is a sort of one row.
     """
     size = min(size, rows)
     each = rows // size * size
     keys = jax.random.split(key, epochs)
-    return jax.vmap(lambda k: jax.random.permutation(k, rows)[:each])(keys).reshape(-1, size)
+    return jax.lax.map(lambda k: jax.random.permutation(k, rows)[:each], keys).reshape(-1, size)

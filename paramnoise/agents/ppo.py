@@ -172,7 +172,9 @@ def update(config: PPOConfig, state: PPOState, rollout: Rollout) -> tuple[PPOSta
         returns=rows(estimates.returns),
         log_probability=rows(jnp.zeros_like(estimates.returns)),  # not known yet
     )
-    before = jax.lax.map(functools.partial(log_probability, policy, offsets), samples, batch_size=config.minibatch_size)
+    look = functools.partial(log_probability, policy, offsets)
+    # Every row with an offset has a network of its own; without, all rows together are what the values were asked for.
+    before = jax.lax.map(look, samples, batch_size=config.minibatch_size) if has_noise else jax.vmap(look)(samples)
     samples = samples._replace(log_probability=before)
     optimizer = _optimizer(config)
 

@@ -148,7 +148,8 @@ def targets(config: PQNConfig, network: Any, rollout: Rollout) -> Array:
 def loss(network: Any, samples: Sample) -> tuple[Array, dict[str, Array]]:
     """Half the mean squared error of a minibatch, and what to report."""
     values = jax.vmap(network)(samples.obs)
-    chosen = jnp.take_along_axis(values, samples.action[:, None], axis=-1)[:, 0]
+    is_chosen = samples.action[:, None] == jnp.arange(values.shape[-1])  # the gradient of indexing would be a scatter
+    chosen = jnp.sum(jnp.where(is_chosen, values, 0.0), axis=-1)
     error = 0.5 * jnp.mean(jnp.square(chosen - samples.target))
     return error, {"q_loss": error, "q_mean": jnp.mean(chosen)}
 
