@@ -2,11 +2,24 @@
 
     python benchmarks/compiled.py --num-envs 1024 4096 16384
     python benchmarks/compiled.py --env Breakout-MinAtar --num-envs 4096 --pool 256
-    python benchmarks/compiled.py --num-envs 1024 4096 --contenders plain rejax
+    python benchmarks/compiled.py --agent pqn --num-envs 1024 4096 --contenders plain rejax
+    python benchmarks/compiled.py --agent pqn --env Breakout-MinAtar --num-envs 4096 --contenders plain environment
 
-DQN on one of gymnax's environments, four train steps of 256 for every step of all environments: 64-64 on CartPole,
-MinAtar's own network on its games. `plain` is `epsilon-greedy` without layer norm, as rejax's network is. The
-contenders are asked in turn, one window of steps at a time; a ratio is that of two windows of the same round, and
+An agent on one of gymnax's environments, with networks of 64-64, or MinAtar's own on its games:
+
+- DQN, SAC and TD3 make four train steps of 256 for every step of all environments.
+- PQN and PPO gather 32 steps of every environment and go through them in 8 minibatches, 2 times (PQN) or 4 (PPO).
+
+`plain` is the agent with noise on its actions and without layer norm, but for PQN, whose networks have it; it is what
+rejax's algorithm of that name is. `epsilon-greedy` and `parameter` have layer norm. `environment` is no agent: all
+environments are stepped by random actions, in a program of the same kind. Equal in `plain` and `rejax` are networks,
+their nonlinearity, Adam and its step sizes, gamma and lambda, batches, minibatches, epochs, replay's size, and train
+steps of critics and actors for each environment step. Not equal: rejax draws from replay without replacement; its
+targets of SAC and TD3 follow once for every one and two steps of all environments, ours after every train step of the
+actor; its PPO clips values too; its environments make no difference between the ends of an episode, so its batches
+hold no final observations.
+
+The contenders are asked in turn, one window of steps at a time; a ratio is that of two windows of the same round, and
 medians are reported.
 """
 
@@ -14,56 +27,121 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import optax
 
-from paramnoise.agents.base import Spaces
-from paramnoise.agents.dqn import DQNConfig, make
+from paramnoise.agents import dqn, ppo, pqn, sac, td3
+from paramnoise.agents.base import Learner, Spaces
 from paramnoise.envs.gymnax import gymnax_env
-from paramnoise.explorations import EpsilonGreedy, ParameterNoise
+from paramnoise.explorations import EpsilonGreedy, Gaussian, NoNoise, ParameterNoise
 from paramnoise.explorations.base import Exploration
+from paramnoise.loops import compiled
+from paramnoise.loops.environments import JaxEnv, step_and_reset
 from paramnoise.loops.inside import Inside
 
 TRAIN_STEPS, BATCH, BUFFER, HIDDEN = 4, 256, 131_072, (64, 64)
-PER_CALL = 500
-"""Steps of every environment in a call of rejax's program; ours finds its own number."""
-CONTENDERS = ("epsilon-greedy", "parameter", "plain", "rejax")
-RATIOS = (("parameter", "epsilon-greedy"), ("plain", "rejax"))
+ROLLOUT_STEPS, MINIBATCHES, EPOCHS = 32, 8, {"pqn": 2, "ppo": 4}
+LEARNING_RATE, LAMBDA, TAU, POLICY_DELAY, EXPLORATION_NOISE = 3e-4, 0.9, 0.005, 2, 0.3
+PER_CALL = 512
+"""Steps of every environment in a call of rejax's program, and of the environments alone; ours finds its own number."""
+ENVS = {"dqn": "CartPole-v1", "pqn": "CartPole-v1", "ppo": "CartPole-v1", "sac": "Pendulum-v1", "td3": "Pendulum-v1"}
+"""The agents, and where they train unless told otherwise."""
+EXPLORERS = {
+    "dqn": ("epsilon-greedy", "parameter", "plain"),
+    "pqn": ("epsilon-greedy", "parameter", "plain"),
+    "ppo": ("plain",),
+    "sac": ("parameter", "plain"),
+    "td3": ("parameter", "plain"),
+}
+"""The contenders of ours."""
+CONTENDERS = ("epsilon-greedy", "parameter", "plain", "rejax", "environment")
+RATIOS = (("parameter", "epsilon-greedy"), ("parameter", "plain"), ("plain", "rejax"), ("plain", "environment"))
 
 Window = Callable[[int], float]
 """Trains for so many steps of every environment and returns the environment steps per second."""
 
 
-def explorer(name: str, num_envs: int, pool: int | None) -> Exploration:
-    """The exploration of that name; sigma is adapted once for every step of all environments."""
+def explorer(agent: str, name: str, num_envs: int, pool: int | None) -> Exploration:
+    """The exploration of that contender; sigma is adapted once for every step of all environments."""
     if name == "parameter":
         return ParameterNoise(delta=0.1, adapt_every=num_envs, pool=pool)
-    return EpsilonGreedy(anneal_steps=1_000_000)
+    if agent == "td3":
+        return Gaussian(sigma=EXPLORATION_NOISE)
+    return EpsilonGreedy(anneal_steps=1_000_000) if agent in ("dqn", "pqn") else NoNoise()
 
 
-def contender(env_name: str, name: str, num_envs: int, pool: int | None = None) -> Inside:
+def make_learner(agent: str, spaces: Spaces, network: str | None, layer_norm: bool, num_envs: int) -> Learner:
+    """The agent with the settings that all contenders share."""
+    layers: dict[str, Any] = {"hidden_sizes": HIDDEN, "layer_norm": layer_norm}
+    train_every = num_envs // TRAIN_STEPS
+    replay: dict[str, Any] = {
+        "batch_size": BATCH,
+        "buffer_size": BUFFER,
+        "learning_starts": num_envs,
+        "train_every": train_every,
+    }
+    if agent == "dqn":
+        return dqn.make(dqn.DQNConfig(network=network, target_every=100 * train_every, **layers, **replay), spaces)
+    if agent == "pqn":
+        return pqn.make(
+            pqn.PQNConfig(
+                network=network,
+                hidden_sizes=HIDDEN,
+                optimizer=optax.adam(LEARNING_RATE),
+                max_grad_norm=None,
+                q_lambda=LAMBDA,
+                rollout_steps=ROLLOUT_STEPS,
+                minibatches=MINIBATCHES,
+                epochs=EPOCHS[agent],
+            ),
+            spaces,
+        )
+    if agent == "ppo":
+        rows = ROLLOUT_STEPS * num_envs
+        return ppo.make(
+            ppo.PPOConfig(
+                learning_rate=LEARNING_RATE,
+                max_grad_norm=None,
+                gae_lambda=LAMBDA,
+                batch_size=rows,
+                minibatch_size=rows // MINIBATCHES,
+                epochs=EPOCHS[agent],
+                entropy_coefficient=0.01,
+                **layers,
+            ),
+            spaces,
+        )
+    both: dict[str, Any] = {
+        "actor_learning_rate": LEARNING_RATE,
+        "critic_learning_rate": LEARNING_RATE,
+        "tau": TAU,
+        "normalise_observations": False,
+        **layers,
+        **replay,
+    }
+    if agent == "sac":
+        return sac.make(sac.SACConfig(temperature_learning_rate=LEARNING_RATE, random_steps=0, **both), spaces)
+    return td3.make(td3.TD3Config(policy_delay=POLICY_DELAY, random_steps=num_envs, **both), spaces)
+
+
+def contender(agent: str, env_name: str, name: str, num_envs: int, pool: int | None = None) -> Inside:
     """Training of ours on one of gymnax's environments, before its first step."""
     env = gymnax_env(env_name, {})
-    assert hasattr(env.action_space, "n")
-    spaces = Spaces(env.observation_space.shape, int(env.action_space.n), True)
-    train_every = num_envs // TRAIN_STEPS
-    config = DQNConfig(
-        hidden_sizes=HIDDEN,
-        network="minatar" if env_name.endswith("MinAtar") else None,
-        layer_norm=name != "plain",
-        batch_size=BATCH,
-        buffer_size=BUFFER,
-        learning_starts=num_envs,
-        train_every=train_every,
-        target_every=100 * train_every,
+    is_discrete, network = hasattr(env.action_space, "n"), "minatar" if env_name.endswith("MinAtar") else None
+    actions = int(env.action_space.n) if is_discrete else int(env.action_space.shape[0])  # type: ignore[attr-defined, index]
+    learner = make_learner(
+        agent, Spaces(env.observation_space.shape, actions, is_discrete), network, name != "plain", num_envs
     )
-    explores = explorer(name, num_envs, pool)
-    return Inside(make(config, spaces), explores, env, seeds=(0,), num_envs=num_envs, terminal_time_limits=False)
+    explores = explorer(agent, name, num_envs, pool)
+    return Inside(learner, explores, env, seeds=(0,), num_envs=num_envs, terminal_time_limits=False)
 
 
-def ours(env_name: str, name: str, num_envs: int, pool: int | None) -> Window:
+def ours(agent: str, env_name: str, name: str, num_envs: int, pool: int | None) -> Window:
     """A contender of ours."""
-    training = contender(env_name, name, num_envs, pool)
+    training = contender(agent, env_name, name, num_envs, pool)
     return lambda steps: window(training, num_envs, steps)
 
 
@@ -76,30 +154,8 @@ def window(training: Inside, num_envs: int, steps: int) -> float:
     return (training.progress.step - first) / (time.perf_counter() - began)
 
 
-def rejax(env_name: str, num_envs: int) -> Window:
-    """DQN of rejax with the same network, batches and train steps; it is trained without its evaluations."""
-    from rejax import get_algo  # not among our extras
-
-    algorithm = get_algo("dqn").create(
-        env=env_name,
-        num_envs=num_envs,
-        num_epochs=TRAIN_STEPS,
-        batch_size=BATCH,
-        buffer_size=BUFFER,
-        fill_buffer=num_envs,
-        target_update_freq=100 * num_envs // TRAIN_STEPS,
-        polyak=0.0,
-        ddqn=False,
-        exploration_fraction=0.01,
-        total_timesteps=100_000_000,
-        agent_kwargs={"activation": "relu"},  # of 64-64, as ours
-    )
-    state = jax.jit(algorithm.init_state)(jax.random.PRNGKey(0))
-
-    def several(state: object) -> object:
-        return jax.lax.fori_loop(0, PER_CALL, lambda _, s: algorithm.train_iteration(s), state)
-
-    call = jax.jit(several, donate_argnums=0)
+def repeated(call: Callable[[Any], Any], state: Any, num_envs: int) -> Window:
+    """Windows of a compiled call that takes a state and returns the one after `PER_CALL` steps of every environment."""
 
     def rate(steps: int) -> float:
         nonlocal state
@@ -111,28 +167,114 @@ def rejax(env_name: str, num_envs: int) -> Window:
     return rate
 
 
+def environment(env_name: str, num_envs: int) -> Window:
+    """All environments under random actions, each of their observations and rewards made; nothing is learned."""
+    env = gymnax_env(env_name, {})
+    state = jax.jit(lambda: _first_episodes(env, num_envs))()
+    several = lambda state: jax.lax.fori_loop(0, PER_CALL, lambda _, s: _random_step(env, s), state)  # noqa: E731
+    call = jax.jit(several, donate_argnums=0, compiler_options=compiled.compiler_options())
+    return repeated(call, state, num_envs)
+
+
+def _first_episodes(env: JaxEnv, num_envs: int) -> tuple[Any, ...]:
+    """The key, the number of the step, all environments' observations and states, and the sum of rewards."""
+    key = jax.random.PRNGKey(0)
+    obs, state = jax.vmap(env.reset)(jax.random.split(key, num_envs))
+    state = jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), state)  # no weak types in a loop
+    return key, jnp.int32(0), obs, state, jnp.zeros(num_envs)
+
+
+def _random_step(env: JaxEnv, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One step of every environment by a random action."""
+    key, number, _, state, total = carry
+    num_envs = total.shape[0]
+    act_key, env_key = jax.random.split(jax.random.fold_in(key, number))
+    if hasattr(env.action_space, "n"):
+        actions = jax.random.randint(act_key, (num_envs,), 0, int(env.action_space.n))
+    else:
+        actions = jax.random.uniform(act_key, (num_envs, *(env.action_space.shape or ())), minval=-1.0, maxval=1.0)
+    keys = jax.random.split(env_key, num_envs)
+    after, obs, state = jax.vmap(lambda k, s, a: step_and_reset(env, k, s, a))(keys, state, actions)
+    return key, number + 1, obs, state, total + after.reward
+
+
+def rejax_settings(agent: str, num_envs: int) -> dict[str, Any]:
+    """What makes rejax's algorithm the same as ours."""
+    relu = {"activation": "relu"}  # of 64-64, as ours
+    replay = {
+        "num_epochs": TRAIN_STEPS,
+        "batch_size": BATCH,
+        "buffer_size": BUFFER,
+        "fill_buffer": num_envs,
+        "learning_rate": LEARNING_RATE,
+        "polyak": 1 - TAU,
+    }
+    rollouts = {"num_steps": ROLLOUT_STEPS, "num_minibatches": MINIBATCHES, "learning_rate": LEARNING_RATE}
+    decay = {"exploration_fraction": 0.01, "total_timesteps": 100_000_000}
+    if agent == "dqn":
+        target_every = 100 * num_envs // TRAIN_STEPS
+        return {
+            **replay,
+            **decay,
+            "target_update_freq": target_every,
+            "polyak": 0.0,
+            "ddqn": False,
+            "agent_kwargs": relu,
+        }
+    if agent == "pqn":
+        return {**rollouts, **decay, "num_epochs": EPOCHS[agent], "td_lambda": LAMBDA}
+    if agent == "ppo":
+        return {**rollouts, "num_epochs": EPOCHS[agent], "gae_lambda": LAMBDA, "agent_kwargs": {"activation": "tanh"}}
+    if agent == "sac":
+        return {**replay, "agent_kwargs": relu}
+    noise = {"policy_delay": POLICY_DELAY, "exploration_noise": EXPLORATION_NOISE}
+    return {**replay, **noise, "actor_kwargs": dict(relu), "critic_kwargs": dict(relu)}
+
+
+def rejax(agent: str, env_name: str, num_envs: int) -> Window:
+    """The algorithm of rejax with the same networks, batches and train steps, trained without its evaluations."""
+    from rejax import get_algo  # not among our extras
+
+    algorithm = get_algo(agent).create(env=env_name, num_envs=num_envs, **rejax_settings(agent, num_envs))
+    state = jax.jit(algorithm.init_state)(jax.random.PRNGKey(0))
+    each = {"pqn": ROLLOUT_STEPS, "ppo": ROLLOUT_STEPS, "td3": POLICY_DELAY}.get(agent, 1)  # steps of an iteration
+
+    def several(state: object) -> object:
+        return jax.lax.fori_loop(0, PER_CALL // each, lambda _, s: algorithm.train_iteration(s), state)
+
+    return repeated(jax.jit(several, donate_argnums=0), state, num_envs)
+
+
 def main() -> None:
     """Measures, and prints a table as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--env", default="CartPole-v1", help="one of gymnax's ids")
+    parser.add_argument("--agent", choices=tuple(ENVS), default="dqn")
+    parser.add_argument("--env", help="one of gymnax's ids; unset: CartPole-v1, or Pendulum-v1 for SAC and TD3")
     parser.add_argument("--num-envs", type=int, nargs="+", default=[1024, 4096, 16384])
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS[:2])
     parser.add_argument("--pool", type=int, help="perturbed policies that all environments share; unset: one for each")
     parser.add_argument("--steps", type=int, default=2_000, help="of every environment, in a window")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    names = options.contenders
+    agent, names, env_name = options.agent, options.contenders, options.env or ENVS[options.agent]
+    possible = (*EXPLORERS[agent], *CONTENDERS[3:])
+    if not set(names) <= set(possible):
+        parser.error(f"the contenders of {agent} are {', '.join(possible)}")
     ratios = [pair for pair in RATIOS if set(pair) <= set(names)]
     device = f"{jax.devices()[0].device_kind}, jax {jax.__version__}"
     pool = "" if options.pool is None else f", a pool of {options.pool}"
-    print(f"{options.env}{pool}, {options.rounds} windows of {options.steps} steps, {device}")
+    print(f"{agent} on {env_name}{pool}, {options.rounds} windows of {options.steps} steps, {device}")
     heads = ["environments", *names, *(f"{one} / {other}: median (least to greatest)" for one, other in ratios)]
     print("|", " | ".join(heads), "|\n|---|" + "---:|" * (len(heads) - 1))
     for num_envs in options.num_envs:
-        windows = {
-            name: rejax(options.env, num_envs) if name == "rejax" else ours(options.env, name, num_envs, options.pool)
-            for name in names
-        }
+        windows: dict[str, Window] = {}
+        for name in names:
+            if name == "rejax":
+                windows[name] = rejax(agent, env_name, num_envs)
+            elif name == "environment":
+                windows[name] = environment(env_name, num_envs)
+            else:
+                windows[name] = ours(agent, env_name, name, num_envs, options.pool)
         for each in windows.values():  # compiles, fills replay, and finds how long a call may be
             each(options.steps)
         rounds = [{name: each(options.steps) for name, each in windows.items()} for _ in range(options.rounds)]

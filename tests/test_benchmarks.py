@@ -7,7 +7,10 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 
+import compiled
 from harness import Plan, Window, measure, ratio_table
+
+from paramnoise.agents import Spaces
 
 CORE = {min(os.sched_getaffinity(0))}
 
@@ -42,3 +45,21 @@ def test_a_contender_that_fails_ends_the_run_and_is_named():
 def test_a_ratio_is_taken_round_by_round():
     table = ratio_table({"one core": {"a": [2.0, 30.0, 8.0], "b": [1.0, 10.0, 2.0]}}, [("a", "b")])
     assert list(table.columns[1].cells) == ["3.00 (2.00 to 4.00)"]
+
+
+@pytest.mark.parametrize("agent", compiled.ENVS)
+def test_a_peer_learns_as_often_and_from_as_much_as_ours(agent: str):
+    num_envs, is_discrete = 64, agent in ("dqn", "pqn", "ppo")
+    ours = compiled.make_learner(agent, Spaces((3,), 2, is_discrete), None, False, num_envs).config
+    theirs = compiled.rejax_settings(agent, num_envs)
+    if agent in compiled.EPOCHS:
+        rows = theirs["num_steps"] * num_envs
+        size = ours.minibatch_size if agent == "ppo" else rows // ours.minibatches
+        assert (ours.epochs, size) == (theirs["num_epochs"], rows // theirs["num_minibatches"])
+        assert (ours.batch_size if agent == "ppo" else ours.rollout_steps * num_envs) == rows
+    else:
+        assert num_envs // ours.train_every * ours.train_steps == theirs["num_epochs"]
+        assert all(getattr(ours, name) == theirs[name] for name in ("batch_size", "buffer_size"))
+        assert compiled.PER_CALL % compiled.POLICY_DELAY == 0
+    if agent in ("sac", "td3"):
+        assert ours.tau == pytest.approx(1 - theirs["polyak"])

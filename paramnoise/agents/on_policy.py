@@ -1,6 +1,7 @@
 """What on-policy learners share: the policy that suits the actions, a network of values, and minibatches of a batch."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -135,11 +136,42 @@ def fit(
 
 
 def minibatches(key: Array, rows: int, size: int, epochs: int) -> Array:
-    """The row numbers of every minibatch, [minibatches, size].
+    """The row numbers of every minibatch, [minibatches, size]; each epoch has an order of its own."""
+    chosen = jax.vmap(lambda own: in_order(own, rows, size))(jax.random.split(key, epochs))
+    return chosen.reshape(-1, chosen.shape[-1])
 
-    Each epoch has all rows in an order of its own; those that fill no minibatch at its end are left out of it.
+
+def in_order(key: Array, rows: int, size: int) -> Array:
+    """The row numbers of an epoch's minibatches, [minibatches, size].
+
+    It has all rows in an order of its own; those that fill no minibatch at its end are left out of it.
     """
     size = min(size, rows)
-    each = rows // size * size
-    keys = jax.random.split(key, epochs)
-    return jax.vmap(lambda k: jax.random.permutation(k, rows)[:each])(keys).reshape(-1, size)
+    return jax.random.permutation(key, rows)[: rows // size * size].reshape(-1, size)
+
+
+def over_epochs(
+    step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, samples: Any, key: Array, size: int, epochs: int
+) -> tuple[Any, Any]:
+    """Carries a value over the minibatches of several epochs: `step(carry, minibatch)` returns the next and a report.
+
+    An epoch puts all samples in order at once: small gathers within every train step cost a GPU more.
+
+    Args:
+        step: called for each minibatch.
+        carry: the first.
+        samples: arrays with a leading axis of rows.
+        key: a random key; the orders are those of `minibatches`.
+        size: rows of a minibatch.
+        epochs: how many.
+
+    Returns:
+        The last carry, and the reports, [epochs, minibatches, ...].
+    """
+    rows = jax.tree.leaves(samples)[0].shape[0]
+
+    def epoch(carry: Any, key: Array) -> tuple[Any, Any]:
+        chosen = in_order(key, rows, size)
+        return jax.lax.scan(step, carry, jax.tree.map(lambda field: field[chosen], samples))
+
+    return jax.lax.scan(epoch, carry, jax.random.split(key, epochs))

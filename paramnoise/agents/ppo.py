@@ -16,7 +16,7 @@ from jax import Array
 from paramnoise import schedules
 from paramnoise.agents import baseline
 from paramnoise.agents.base import Learner, Spaces, register_agent
-from paramnoise.agents.on_policy import estimate, make_tanh_network, minibatches, predict, stochastic_policy
+from paramnoise.agents.on_policy import estimate, make_tanh_network, over_epochs, predict, stochastic_policy
 from paramnoise.experience.rollout import Rollout
 from paramnoise.experience.segments import beside_row, tables
 from paramnoise.networks.own import NetworkSetting, OptimizerSetting, find_network, find_optimizer
@@ -172,23 +172,24 @@ def update(config: PPOConfig, state: PPOState, rollout: Rollout) -> tuple[PPOSta
         returns=rows(estimates.returns),
         log_probability=rows(jnp.zeros_like(estimates.returns)),  # not known yet
     )
-    before = jax.lax.map(functools.partial(log_probability, policy, offsets), samples, batch_size=config.minibatch_size)
+    look = functools.partial(log_probability, policy, offsets)
+    # Every row with an offset has a network of its own; without, all rows together are what the values were asked for.
+    before = jax.lax.map(look, samples, batch_size=config.minibatch_size) if has_noise else jax.vmap(look)(samples)
     samples = samples._replace(log_probability=before)
     optimizer = _optimizer(config)
 
-    def step(carry: tuple[Networks, Any], chosen: Array) -> tuple[tuple[Networks, Any], dict[str, Array]]:
+    def step(carry: tuple[Networks, Any], minibatch: Sample) -> tuple[tuple[Networks, Any], dict[str, Array]]:
         networks, moments = carry
-        minibatch = jax.tree.map(lambda field: field[chosen], samples)
         gradient, terms = jax.grad(loss, argnums=1, has_aux=True)(config, networks, offsets, minibatch)
         changes, moments = optimizer.update(gradient, moments, networks)
         return (optax.apply_updates(networks, changes), moments), terms
 
-    order = minibatches(jax.random.fold_in(state.key, state.updates), len(before), config.minibatch_size, config.epochs)
-    (networks, moments), terms = jax.lax.scan(step, (state.networks, state.optimizer), order)
+    learned, key = (state.networks, state.optimizer), jax.random.fold_in(state.key, state.updates)
+    (networks, moments), terms = over_epochs(step, learned, samples, key, config.minibatch_size, config.epochs)
     stays = lambda new, old: jnp.where(estimates.has_reward, new, old)  # noqa: E731
     networks = networks._replace(policy=jax.tree.map(stays, networks.policy, policy))
     report = {name: jnp.mean(values) for name, values in terms.items()}
-    report["kl"] = jnp.mean(terms["kl"][-len(order) // config.epochs :])
+    report["kl"] = jnp.mean(terms["kl"][-1])
     report["explained_variance"] = baseline.explained_variance(estimates.values, estimates.returns)
     return PPOState(networks, moments, state.key, state.updates + 1), report
 

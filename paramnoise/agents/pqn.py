@@ -17,7 +17,7 @@ from jax import Array
 from paramnoise import schedules
 from paramnoise.agents import baseline
 from paramnoise.agents.base import Learner, Spaces, register_agent
-from paramnoise.agents.on_policy import minibatches
+from paramnoise.agents.on_policy import over_epochs
 from paramnoise.experience.rollout import Rollout
 from paramnoise.networks import MLP
 from paramnoise.networks.own import NetworkSetting, OptimizerSetting, find_network, find_optimizer, make_network
@@ -120,16 +120,15 @@ def update(config: PQNConfig, state: PQNState, rollout: Rollout) -> tuple[PQNSta
     samples = Sample(rows(rollout.obs), rows(rollout.action), rows(targets(config, state.network, rollout)))
     optimizer, count = _optimizer(config), samples.target.shape[0]
 
-    def step(carry: tuple[Any, Any], chosen: Array) -> tuple[tuple[Any, Any], dict[str, Array]]:
+    def step(carry: tuple[Any, Any], minibatch: Sample) -> tuple[tuple[Any, Any], dict[str, Array]]:
         network, moments = carry
-        minibatch = jax.tree.map(lambda field: field[chosen], samples)
         gradient, terms = jax.grad(loss, has_aux=True)(network, minibatch)
         changes, moments = optimizer.update(gradient, moments, network)
         return (optax.apply_updates(network, changes), moments), terms
 
     key, size = jax.random.fold_in(state.key, state.updates), max(count // config.minibatches, 1)
-    order = minibatches(key, count, size, config.epochs)
-    (network, moments), terms = jax.lax.scan(step, (state.network, state.optimizer), order)
+    learned = state.network, state.optimizer
+    (network, moments), terms = over_epochs(step, learned, samples, key, size, config.epochs)
     return PQNState(network, moments, state.key, state.updates + 1), jax.tree.map(jnp.mean, terms)
 
 
@@ -148,7 +147,8 @@ def targets(config: PQNConfig, network: Any, rollout: Rollout) -> Array:
 def loss(network: Any, samples: Sample) -> tuple[Array, dict[str, Array]]:
     """Half the mean squared error of a minibatch, and what to report."""
     values = jax.vmap(network)(samples.obs)
-    chosen = jnp.take_along_axis(values, samples.action[:, None], axis=-1)[:, 0]
+    is_chosen = samples.action[:, None] == jnp.arange(values.shape[-1])  # the gradient of indexing would be a scatter
+    chosen = jnp.sum(jnp.where(is_chosen, values, 0.0), axis=-1)
     error = 0.5 * jnp.mean(jnp.square(chosen - samples.target))
     return error, {"q_loss": error, "q_mean": jnp.mean(chosen)}
 

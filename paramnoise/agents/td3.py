@@ -27,6 +27,7 @@ from paramnoise.networks.heads import Actor, NormalisedActor
 from paramnoise.networks.normaliser import Normaliser
 from paramnoise.networks.own import OwnActor, make_network
 from paramnoise.networks.policies import DeterministicPolicy
+from paramnoise.noise.many import loops_are_cheap
 from paramnoise.validation import require
 
 
@@ -131,7 +132,12 @@ def update(config: TD3Config, state: TD3State, batch: Transition) -> tuple[TD3St
     def wait() -> tuple[Array, Actor | OwnActor, Any, Networks]:
         return state.actor_loss, state.networks.actor, actor_before, state.targets
 
-    value, actor, actor_after, targets = jax.lax.cond(updates % config.policy_delay == 0, improve, wait)
+    is_due = updates % config.policy_delay == 0
+    if loops_are_cheap():
+        value, actor, actor_after, targets = jax.lax.cond(is_due, improve, wait)
+    else:  # a branch, for which an accelerator asks the host, costs more than what it saves
+        chosen = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), improve(), wait())
+        value, actor, actor_after, targets = chosen
     after = TD3State(
         networks=Networks(actor, critics),
         targets=targets,

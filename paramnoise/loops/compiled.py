@@ -5,7 +5,7 @@ environments; one from rollouts, after a batch of such steps.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +17,7 @@ from paramnoise.agents.base import Learner
 from paramnoise.experience.replay import Replay, Transition
 from paramnoise.experience.rollout import Rollout
 from paramnoise.explorations.base import Exploration
-from paramnoise.keys import ENVIRONMENT, EVALUATE
+from paramnoise.keys import ENVIRONMENT, EVALUATE, key_at
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import JaxEnv, step_and_reset, with_terminal_limits
 from paramnoise.loops.feeds import rollout as rollouts
@@ -65,6 +65,29 @@ def axes(learner: Learner) -> Any:
     return LoopState(*[0] * len(LoopState._fields))._replace(train=train)  # type: ignore[arg-type]
 
 
+def over_seeds(function: Callable[..., Any], seeds: int, in_axes: Any, out_axes: Any) -> Callable[..., Any]:
+    """The function of one seed's arrays as one of arrays of all seeds, whose axes are as `jax.vmap` takes them.
+
+    The arrays of a single seed lose their axis on the way in and get it back: as an axis of length 1 it would stand in
+    every product of matrices, for which XLA then transposes what goes in (PQN's update: 9 times as long on a CPU).
+    """
+    if seeds > 1:
+        return jax.vmap(function, in_axes, out_axes, axis_name=SEEDS)
+    alone = jax.vmap(function, in_axes=None, out_axes=None, axis_name=SEEDS, axis_size=1)  # its axis has a name only
+
+    def of_one(*arrays: Any) -> Any:
+        return along(jnp.expand_dims, out_axes, alone(*along(jnp.squeeze, in_axes, arrays)))
+
+    return of_one
+
+
+def along(change: Callable[[Array, Any], Any], axes: Any, tree: Any) -> Any:
+    """Every array changed by what is done along its axis; `axes` is a prefix of the tree, None: left as it is."""
+    is_none = lambda axis: axis is None  # noqa: E731
+    in_part = lambda axis, part: part if axis is None else jax.tree.map(lambda leaf: change(leaf, axis), part)  # noqa: E731
+    return jax.tree.map(in_part, axes, tree, is_leaf=is_none)
+
+
 def steps_between(learner: Learner, num_envs: int) -> int:
     """Steps of every environment from one time that something is learned to the next, the least that is done."""
     return 1 if learner.experience == "replay" else rollouts.rollout_steps(learner, num_envs)
@@ -100,15 +123,15 @@ class CompiledLoop:
         """
         self.learner = learner
         env = for_training(env, terminal_time_limits)
-        first, along = functools.partial(init, learner, exploration, env, num_envs), axes(learner)
+        first, held = functools.partial(init, learner, exploration, env, num_envs), axes(learner)
         keys = jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
-        self.state: LoopState = jax.jit(jax.vmap(first, out_axes=along, axis_name=SEEDS))(keys)
+        self.state: LoopState = jax.jit(over_seeds(first, len(keys), (0,), held))(keys)
         count = max(eval_every // (num_envs * steps_between(learner, num_envs)), 1)
         epoch = functools.partial(_epoch, learner, exploration, env, count, eval_episodes)
 
         def call(evaluations: int, state: LoopState) -> tuple[LoopState, dict[str, Array]]:
             several = lambda s: jax.lax.scan(lambda carry, _: epoch(carry), s, length=evaluations)  # noqa: E731
-            return jax.vmap(several, in_axes=(along,), out_axes=(along, 1), axis_name=SEEDS)(state)
+            return over_seeds(several, len(keys), (held,), (held, 1))(state)
 
         self._call = jax.jit(call, static_argnums=0, donate_argnums=1, compiler_options=compiler_options())
 
@@ -230,7 +253,7 @@ def _advance_many(
         done, state, actions = carry
         if actions is None:
             state, actions = _choose(learner, exploration, state)
-        state, happened, _ = _execute(learner, env, state, actions)
+        state, happened = _step(learner, env, state, actions)
         stored = steps.store(learner, state.train, happened)
         trained = steps.train_as_due(learner, stored, num_envs)
         seen = stored if acts_ahead else trained
@@ -280,7 +303,8 @@ def _strongly_typed(leaf: Array) -> Array:
 
 def _step_and_learn(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState) -> LoopState:
     """One step of every environment, whose episodes have begun, and the learning that follows it."""
-    state, happened, _ = _execute(learner, env, *_choose(learner, exploration, state))
+    state, actions = _choose(learner, exploration, state)
+    state, happened = _step(learner, env, state, actions)
     return state._replace(train=steps.learn(learner, exploration, state.train, happened))
 
 
@@ -296,20 +320,29 @@ def _gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
     Every step has an offset of its own, though those of one episode are equal: which steps start episodes is known only
     when the program runs, and a table of offsets has to have its size before.
     """
-    num_envs = state.starts.shape[0]
+    training, num_envs = state.train, state.starts.shape[0]
+    count = rollouts.rollout_steps(learner, num_envs)
 
-    def step(state: LoopState, _: None) -> tuple[LoopState, Rollout]:
+    # What can be done for all steps at once is not done at each: on a GPU a step costs as much as it has kernels.
+    def keys_at(step: Array) -> Array:
+        return jax.random.split(key_at(training.key, ENVIRONMENT, step), num_envs)
+
+    def step(carry: tuple[LoopState, Array, Array], keys: Array) -> tuple[tuple[LoopState, Array, Array], Rollout]:
+        state, ended, returns = carry
         time = state.train.experience.time
-        chosen = _choose(learner, exploration, _begin(learner, exploration, state))
-        after, happened, truncated = _execute(learner, env, *chosen)
+        chosen, actions = _choose(learner, exploration, _begin(learner, exploration, state))
+        after, happened, ends = _execute(learner, env, keys, chosen, actions)
         offsets = exploration.offsets(after.train.exploration) if learner.needs_offsets else None
-        training = after.train._replace(
+        trained = after.train._replace(
             step=state.train.step + num_envs, experience=Episodes(jnp.where(after.starts, 0, time + 1))
         )
-        return after._replace(train=training), Rollout(*happened[:5], truncated, time, None, offsets)
+        carry = after._replace(train=trained), ended + ends.ended, returns + ends.returns
+        return carry, Rollout(*happened[:5], ends.truncated, time, None, offsets)
 
-    count = rollouts.rollout_steps(learner, num_envs)
-    state, steps_first = jax.lax.scan(step, state, length=count)
+    all_keys = jax.vmap(keys_at)(training.step + num_envs * jnp.arange(count, dtype=jnp.int32))
+    nothing = jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs)
+    (state, *of_each), steps_first = jax.lax.scan(step, (state, *nothing), all_keys)
+    state = _counted(state, *of_each)
     batch = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps_first._replace(offsets=None))
     if not learner.needs_offsets:
         return state, batch
@@ -327,36 +360,66 @@ def _choose(learner: Learner, exploration: Exploration, state: LoopState) -> tup
     return state._replace(train=training._replace(exploration=explored)), actions
 
 
-def _execute(learner: Learner, env: JaxEnv, state: LoopState, actions: Array) -> tuple[LoopState, Transition, Array]:
-    """One step of every environment; nothing is learned, nor is the step counted.
+def _step(learner: Learner, env: JaxEnv, state: LoopState, actions: Array) -> tuple[LoopState, Transition]:
+    """One step of every environment with its episodes counted, and what happened, as replay stores it."""
+    keys = jax.random.split(key_for(state.train, ENVIRONMENT), actions.shape[0])
+    after, happened, ends = _execute(learner, env, keys, state, actions)
+    if learner.drawing.n_step > 1:
+        happened = happened._replace(starts=state.starts)
+    return _counted(after, ends.ended, ends.returns), happened
+
+
+class Ends(NamedTuple):
+    """The episodes that a step of every environment ended, [num_envs]."""
+
+    ended: Array
+    truncated: Array
+    """Where a time limit cut one."""
+    returns: Array
+    """Their returns; 0 where none ended."""
+
+
+def _execute(
+    learner: Learner, env: JaxEnv, keys: Array, state: LoopState, actions: Array
+) -> tuple[LoopState, Transition, Ends]:
+    """One step of every environment; nothing is learned, nor are step and episodes counted.
+
+    Args:
+        learner: the agent.
+        env: the environment.
+        keys: one for each environment.
+        state: before the step.
+        actions: what the agent chose.
 
     Returns:
-        The state after, what happened, and where a time limit cut an episode.
+        The state after, what happened, and what ended.
     """
-    training = state.train
-    keys = jax.random.split(key_for(training, ENVIRONMENT), actions.shape[0])
     # On-policy, continuous actions are kept as sampled and executed within bounds.
     clips = learner.experience == "rollout" and not learner.spaces.is_discrete
     executed = jnp.clip(actions, -1.0, 1.0) if clips else actions
     after, obs, env_state = jax.vmap(functools.partial(step_and_reset, env))(keys, state.env_state, executed)
     # The stored next observation is the one the action led to, never the reset's.
     happened = Transition(state.obs, actions, after.reward, after.obs, after.terminated)
-    if learner.drawing.n_step > 1:
-        happened = happened._replace(starts=state.starts)
     ended = after.terminated | after.truncated
     returns = state.running_return + after.reward
-    state = LoopState(
-        train=training,
+    state = state._replace(
         obs=obs,
         env_state=env_state,
         starts=ended,
         running_return=jnp.where(ended, 0.0, returns),
-        episodes=state.episodes + jnp.sum(ended),
-        ended_returns=state.ended_returns + jnp.sum(jnp.where(ended, returns, 0.0)),
-        ended=state.ended + jnp.sum(ended),
         waits=ended,
     )
-    return state, happened, after.truncated
+    return state, happened, Ends(ended, after.truncated, jnp.where(ended, returns, 0.0))
+
+
+def _counted(state: LoopState, ended: Array, returns: Array) -> LoopState:
+    """The state with the episodes that ended, and the sum of their returns, of each environment."""
+    number = jnp.sum(ended)
+    return state._replace(
+        episodes=state.episodes + number,
+        ended_returns=state.ended_returns + jnp.sum(returns),
+        ended=state.ended + number,
+    )
 
 
 def evaluate(policy: Policy, env: JaxEnv, key: Array, episodes: int) -> Array:

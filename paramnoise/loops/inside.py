@@ -18,7 +18,7 @@ from paramnoise.explorations.base import Exploration
 from paramnoise.loops import compiled
 from paramnoise.loops import devices as several
 from paramnoise.loops import step as steps
-from paramnoise.loops.compiled import SEEDS, LoopState
+from paramnoise.loops.compiled import LoopState
 from paramnoise.loops.environments import JaxEnv
 from paramnoise.loops.evaluation import Progress, require_finite
 from paramnoise.loops.sharing import shared
@@ -175,10 +175,10 @@ def _programs(
 ) -> tuple[Any, Any, Any, Any]:
     """The compiled programs: first states, so many steps, a report; and where arrays are, if not all on one device."""
     env, along = compiled.for_training(env, terminal_time_limits), compiled.axes(learner)
-    over_seeds = functools.partial(jax.vmap, axis_name=SEEDS)
+    over_seeds = compiled.over_seeds
 
     def init(num_envs: int) -> Any:
-        return over_seeds(functools.partial(compiled.init, learner, exploration, env, num_envs), out_axes=along)
+        return over_seeds(functools.partial(compiled.init, learner, exploration, env, num_envs), seeds, (0,), along)
 
     advance = functools.partial(compiled.advance, learner, exploration, env)
     report = functools.partial(compiled.report, exploration)
@@ -188,13 +188,13 @@ def _programs(
     return (
         jax.jit(init(num_envs), out_shardings=places),
         jax.jit(
-            over_seeds(advance, in_axes=(along, None), out_axes=along),
+            over_seeds(advance, seeds, (along, None), along),
             donate_argnums=0,
             out_shardings=places,
             compiler_options=compiled.compiler_options(),
         ),
         jax.jit(
-            over_seeds(report, in_axes=(along,), out_axes=(along, 0)),
+            over_seeds(report, seeds, (along,), (along, 0)),
             donate_argnums=0,
             out_shardings=None if places is None else (places, None),
         ),

@@ -215,7 +215,8 @@ class CategoricalPolicy(StochasticPolicy):
         return jax.random.categorical(key, values)
 
     def log_probability(self, values: Array, action: Array) -> Array:
-        return jnp.take_along_axis(jax.nn.log_softmax(values), action[..., None], axis=-1)[..., 0]
+        is_chosen = action[..., None] == jnp.arange(values.shape[-1])  # the gradient of indexing would be a scatter
+        return jnp.sum(jnp.where(is_chosen, jax.nn.log_softmax(values), 0.0), axis=-1)
 
     def divergence(self, values: Array, others: Array) -> Array:
         log_p, log_q = jax.nn.log_softmax(values), jax.nn.log_softmax(others)

@@ -164,6 +164,24 @@ def test_with_noise_below_rounding_pqn_learns_from_what_it_does_without():
     assert without.offsets is None
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_the_axis_of_seeds_is_where_it_belongs_also_where_there_is_one_seed(seeds):
+    shapes = []
+
+    def grow(pair, shared):
+        shapes.append(pair[0].shape)
+        return {"own": pair[0] + pair[1], "most": jax.lax.pmax(pair[1], compiled.SEEDS)}, shared + 1, pair[0]
+
+    own, number = jnp.arange(3.0 * seeds).reshape(seeds, 3), jnp.arange(1.0, seeds + 1)
+    across = compiled.over_seeds(grow, seeds, (0, None), (0, None, 1))
+    grown, shared, turned = across((own, number), jnp.float32(5))
+    assert shapes == [(3,)]
+    np.testing.assert_array_equal(grown["own"], own + number[:, None])
+    np.testing.assert_array_equal(grown["most"], [seeds] * seeds)
+    assert shared == 6
+    np.testing.assert_array_equal(turned, own.T)
+
+
 def test_trpo_whose_batches_are_prepared_in_numpy_steps_from_outside():
     learner = trpo.make(trpo.TRPOConfig(hidden_sizes=(4,), batch_size=24), Spaces((5,), 2, True))
     loop = HostLoop(learner, pn.NoNoise(), jax_source(CHAIN))
