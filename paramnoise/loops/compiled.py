@@ -17,9 +17,9 @@ from paramnoise.agents.base import Learner
 from paramnoise.experience.replay import Replay, Transition
 from paramnoise.experience.rollout import Rollout
 from paramnoise.explorations.base import Exploration
-from paramnoise.keys import ENVIRONMENT, EVALUATE, key_at
+from paramnoise.keys import ACT, ENVIRONMENT, EVALUATE, key_at
 from paramnoise.loops import step as steps
-from paramnoise.loops.environments import JaxEnv, step_and_reset, with_terminal_limits
+from paramnoise.loops.environments import JaxEnv, step_or_reset, with_terminal_limits
 from paramnoise.loops.feeds import rollout as rollouts
 from paramnoise.loops.step import Behaviour, Losses, TrainState, key_for
 from paramnoise.networks.policies import Policy, noise_free_actions
@@ -324,13 +324,13 @@ def _gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
     count = rollouts.rollout_steps(learner, num_envs)
 
     # What can be done for all steps at once is not done at each: on a GPU a step costs as much as it has kernels.
-    def keys_at(step: Array) -> Array:
-        return jax.random.split(key_at(training.key, ENVIRONMENT, step), num_envs)
+    keys_at = jax.vmap(functools.partial(_keys_at, training.key, num_envs))
+    all_keys = keys_at(training.step + num_envs * jnp.arange(count, dtype=jnp.int32))
 
-    def step(carry: tuple[LoopState, Array, Array], keys: Array) -> tuple[tuple[LoopState, Array, Array], Rollout]:
+    def step(carry: tuple[LoopState, Array, Array], keys: StepKeys) -> tuple[tuple[LoopState, Array, Array], Rollout]:
         state, ended, returns = carry
         time = state.train.experience.time
-        chosen, actions = _choose(learner, exploration, _begin(learner, exploration, state))
+        chosen, actions = _choose(learner, exploration, _begin(learner, exploration, state), keys.act)
         after, happened, ends = _execute(learner, env, keys, chosen, actions)
         offsets = exploration.offsets(after.train.exploration) if learner.needs_offsets else None
         trained = after.train._replace(
@@ -339,7 +339,6 @@ def _gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
         carry = after._replace(train=trained), ended + ends.ended, returns + ends.returns
         return carry, Rollout(*happened[:5], ends.truncated, time, None, offsets)
 
-    all_keys = jax.vmap(keys_at)(training.step + num_envs * jnp.arange(count, dtype=jnp.int32))
     nothing = jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs)
     (state, *of_each), steps_first = jax.lax.scan(step, (state, *nothing), all_keys)
     state = _counted(state, *of_each)
@@ -352,17 +351,42 @@ def _gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
     return state, batch._replace(segment=segment, offsets=steps_first.offsets.reshape(count * num_envs, -1))
 
 
-def _choose(learner: Learner, exploration: Exploration, state: LoopState) -> tuple[LoopState, Array]:
-    """The next action of every environment, whose episodes have begun, and the state after choosing it."""
-    training = state.train
-    explored, actions = steps.act(exploration, _behaviour(learner, state), state.obs)
+class StepKeys(NamedTuple):
+    """The randomness of a step of every environment."""
+
+    act: Array
+    step: Array
+    """Of each environment."""
+    reset: Array
+    """Of each environment, should its episode end."""
+
+
+def _keys_at(key: Array, num_envs: int, step: Array) -> StepKeys:
+    each = jax.vmap(jax.random.split)(jax.random.split(key_at(key, ENVIRONMENT, step), num_envs))
+    return StepKeys(key_at(key, ACT, step), each[:, 0], each[:, 1])
+
+
+def _choose(
+    learner: Learner, exploration: Exploration, state: LoopState, key: Array | None = None
+) -> tuple[LoopState, Array]:
+    """The next action of every environment, whose episodes have begun, and the state after choosing it.
+
+    Args:
+        learner: the agent.
+        exploration: its exploration.
+        state: before it.
+        key: the step's for acting, where it is made already.
+    """
+    training, policy = state.train, learner.policy(state.train.learner)
+    key = key_for(training, ACT) if key is None else key
+    explored, actions = exploration.act(key, training.exploration, policy, state.obs, training.step)
     actions = steps.random_at_first(learner, training.key, training.step, actions)
     return state._replace(train=training._replace(exploration=explored)), actions
 
 
 def _step(learner: Learner, env: JaxEnv, state: LoopState, actions: Array) -> tuple[LoopState, Transition]:
     """One step of every environment with its episodes counted, and what happened, as replay stores it."""
-    keys = jax.random.split(key_for(state.train, ENVIRONMENT), actions.shape[0])
+    keys = _keys_at(state.train.key, actions.shape[0], state.train.step)
     after, happened, ends = _execute(learner, env, keys, state, actions)
     if learner.drawing.n_step > 1:
         happened = happened._replace(starts=state.starts)
@@ -380,14 +404,14 @@ class Ends(NamedTuple):
 
 
 def _execute(
-    learner: Learner, env: JaxEnv, keys: Array, state: LoopState, actions: Array
+    learner: Learner, env: JaxEnv, keys: StepKeys, state: LoopState, actions: Array
 ) -> tuple[LoopState, Transition, Ends]:
     """One step of every environment; nothing is learned, nor are step and episodes counted.
 
     Args:
         learner: the agent.
         env: the environment.
-        keys: one for each environment.
+        keys: of this step.
         state: before the step.
         actions: what the agent chose.
 
@@ -397,7 +421,8 @@ def _execute(
     # On-policy, continuous actions are kept as sampled and executed within bounds.
     clips = learner.experience == "rollout" and not learner.spaces.is_discrete
     executed = jnp.clip(actions, -1.0, 1.0) if clips else actions
-    after, obs, env_state = jax.vmap(functools.partial(step_and_reset, env))(keys, state.env_state, executed)
+    go_on = jax.vmap(functools.partial(step_or_reset, env))
+    after, obs, env_state = go_on(keys.step, keys.reset, state.env_state, executed)
     # The stored next observation is the one the action led to, never the reset's.
     happened = Transition(state.obs, actions, after.reward, after.obs, after.terminated)
     ended = after.terminated | after.truncated

@@ -143,6 +143,13 @@ def step_and_reset(env: JaxEnv, key: Array, state: Any, action: Array) -> tuple[
         The step as it was, with its final observation; then the observation and the state to go on from.
     """
     step_key, reset_key = jax.random.split(key)
+    return step_or_reset(env, step_key, reset_key, state, action)
+
+
+def step_or_reset(
+    env: JaxEnv, step_key: Array, reset_key: Array, state: Any, action: Array
+) -> tuple[JaxStep, Array, Any]:
+    """As `step_and_reset`, with the two keys that it makes of one."""
     after = env.step(step_key, state, action)
     ended = after.terminated | after.truncated
     fresh_obs, fresh_state = env.reset(reset_key)
