@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,16 +105,16 @@ class ParameterNoise(BaseCallback):
     def _on_training_start(self) -> None:
         if self.locals["reset_num_timesteps"] or not hasattr(self.model, "parameter_noise"):
             self.model.parameter_noise = self._first_state()
-        self._starts = np.ones(self.model.n_envs, bool)
+        self._starting: Sequence[int] = range(self.model.n_envs)
         self._layers = PerturbedLayers(self._network)
         self._acting = ActingPerturbations(self._layers, self.model.n_envs)
         self._install()
 
     def _on_step(self) -> bool:
-        self._starts |= self.locals["dones"]
+        self._starting = np.flatnonzero(self.locals["dones"]).tolist()
         if self.n_calls % self.scaling.adapt_every == 0:
             self._adapt()
-        if self._starts.any():  # the only steps at which Stable-Baselines3 writes its log
+        if self._starting:  # the only steps at which Stable-Baselines3 writes its log
             for key, value in self._state.report().items():
                 self.logger.record(key, value)
         return True
@@ -183,9 +183,9 @@ class ParameterNoise(BaseCallback):
         Returns:
             The model's own epsilon, for `end_acting`; None if it has none.
         """
-        for env in np.flatnonzero(self._starts):
-            self._acting.begin_episode(int(env), self._layers.draw(self._state.sigma, self._state.rng))
-            self._starts[env] = False
+        for env in self._starting:
+            self._acting.begin_episode(env, self._layers.draw(self._state.sigma, self._state.rng))
+        self._starting = ()
         self._acting.use()
         rate = getattr(self.model, "exploration_rate", None)
         if rate is not None and self.epsilon is not None:

@@ -4,6 +4,9 @@ A perturbation is an offset of the weights that lasts for the time of a call, in
 folded into weights that take the place of the clean ones. Those of several rows are added to a layer's output, x (W +
 offset)' = x W' + x offset', so that several perturbed policies take one forward pass. In both an offset of 0 gives the
 clean result to the bit, and its gradient. The clean weights are never written to.
+
+Environments act with a row for each perturbation, and a product of one batch of matrices is fastest; a minibatch to
+learn from has any perturbation in any row, and bags of embeddings spare it a copy of a matrix for each row.
 """
 
 import functools
@@ -65,6 +68,34 @@ def _range(end: int, step: int, device: torch.device) -> Tensor:
     return torch.arange(0, end, step, device=device)
 
 
+class OwnOffsets:
+    """One layer for a batch with a row for each of several perturbations."""
+
+    def __init__(self, layer: nn.Linear, count: int):
+        """Begins with offsets of 0."""
+        self._layer = layer
+        self._weights = layer.weight.new_zeros(count, layer.in_features, layer.out_features)
+        self._bias_offsets = layer.weight.new_zeros(count, layer.out_features)
+        self._biases = torch.zeros_like(self._bias_offsets)
+        self.update()
+
+    def replace(self, number: int, weight: Tensor, bias: Tensor) -> None:
+        """Puts another offset in the place of one; `update` makes the layer have it."""
+        self._weights[number] = weight.view_as(self._layer.weight).t()
+        if self._layer.bias is not None:
+            self._bias_offsets[number] = bias
+
+    def update(self) -> None:
+        """Takes the layer's weight and bias of now."""
+        self._clean = self._layer.weight.detach().t()
+        if self._layer.bias is not None:
+            torch.add(self._layer.bias.detach(), self._bias_offsets, out=self._biases)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The layer's output without a gradient, [count, in] to [count, out]; row n has offset n."""
+        return torch.addmm(self._biases, x, self._clean).add_(torch.bmm(x.unsqueeze(1), self._weights).squeeze(1))
+
+
 class PerturbedLayers:
     """The linear layers of a network, found by type, which can be perturbed for the time of a call."""
 
@@ -85,6 +116,7 @@ class PerturbedLayers:
         ]
         self._device = self._layers[0].weight.device
         self._units = _units(network)
+        self._attributes = [vars(unit) for unit, _ in self._units]
 
     def none(self) -> Tensor:
         """A perturbation of 0, flat, [parameters]."""
@@ -104,13 +136,13 @@ class PerturbedLayers:
                 weight=layer.weight + offset.view_as(layer.weight),
                 bias=None if layer.bias is None else layer.bias + bias_offset,
             )
-            for layer, offset, bias_offset in self._split(flat)
+            for layer, offset, bias_offset in self.split(flat)
         )
 
     def stack(self, flats: Sequence[Tensor]) -> list[Offsets]:
         """Of each layer the offsets in several perturbations, by number."""
         count, stacked = len(flats), []
-        for layer, offset, bias_offset in self._split(torch.stack([*flats])):
+        for layer, offset, bias_offset in self.split(torch.stack([*flats])):
             weights = offset.view(count, *layer.weight.shape)
             stacked.append(
                 Offsets(
@@ -120,16 +152,6 @@ class PerturbedLayers:
                 )
             )
         return stacked
-
-    def replace(self, stacked: Sequence[Offsets], number: int, flat: Tensor) -> None:
-        """Puts another perturbation in the place of one of those stacked."""
-        for offsets, (layer, offset, bias_offset) in zip(stacked, self._split(flat), strict=True):
-            size_out, size_in = layer.weight.shape
-            weights = offset.view(size_out, size_in)
-            offsets.weights[number * size_in : (number + 1) * size_in] = weights.T
-            offsets.transposed[number * size_out : (number + 1) * size_out] = weights
-            if offsets.biases is not None:
-                offsets.biases[number] = bias_offset
 
     def by_row(self, stacked: Sequence[Offsets], rows: Rows) -> Forwards:
         """For `use`: each row of a batch has the perturbation of its number; the weights are always those of now."""
@@ -144,16 +166,20 @@ class PerturbedLayers:
             for layer, offsets in zip(self._layers, stacked, strict=True)
         )
 
+    def one_by_one(self, own: Iterable[OwnOffsets]) -> Forwards:
+        """For `use` without gradients: row n of a batch has perturbation n."""
+        return self._by_unit(each.forward for each in own)
+
     def use(self, forwards: Forwards) -> None:
         """From now on the layers do this, until `restore`."""
         # A module that is called looks there first. To assign a parameter would change what `parameters` says.
-        for (unit, _), forward in zip(self._units, forwards, strict=True):
-            vars(unit)["forward"] = forward
+        for attributes, forward in zip(self._attributes, forwards, strict=True):
+            attributes["forward"] = forward
 
     def restore(self) -> None:
         """From now on the layers are clean."""
-        for unit, _ in self._units:
-            vars(unit).pop("forward", None)
+        for attributes in self._attributes:
+            attributes.pop("forward", None)
 
     def _by_unit(self, of_layers: Iterable[Forward]) -> Forwards:
         """What the units do, where the linear layers in them do this."""
@@ -161,7 +187,7 @@ class PerturbedLayers:
         chains = [[forwards.get(layer) or layer.forward for layer in layers] for _, layers in self._units]
         return [chain[0] if len(chain) == 1 else functools.partial(_in_turn, chain) for chain in chains]
 
-    def _split(self, flat: Tensor) -> list[tuple[nn.Linear, Tensor, Tensor]]:
+    def split(self, flat: Tensor) -> list[tuple[nn.Linear, Tensor, Tensor]]:
         """The layers, each with its part of flat perturbations, [..., parameters]: for weights and for biases."""
         parts = flat.split(self._sizes, -1)
         return list(zip(self._layers, parts[::2], parts[1::2], strict=True))
@@ -174,30 +200,29 @@ class ActingPerturbations:
         """Begins with perturbations of 0."""
         self._layers, self._is_one = layers, num_envs == 1
         self._flat = layers.none()
-        self._stacked = layers.stack([self._flat] * num_envs)
-        self._rows = Rows(torch.arange(num_envs, device=self._flat.device))
-        self._forwards: Forwards | None = None
+        self._own = [] if self._is_one else [OwnOffsets(layer, num_envs) for layer, *_ in layers.split(self._flat)]
+        self._forwards: Forwards = () if self._is_one else layers.one_by_one(self._own)
+        self._is_stale = True
 
     def begin_episode(self, env: int, flat: Tensor) -> None:
         """From now on an environment acts with another perturbation."""
-        if self._is_one:
-            self._flat = flat
-        else:
-            self._layers.replace(self._stacked, env, flat)
-        self._forwards = None
+        self._flat, self._is_stale = flat, True
+        for own, (_, *offsets) in zip(self._own, self._layers.split(flat), strict=False):  # of one there are none
+            own.replace(env, *offsets)
 
     def weights_changed(self) -> None:
-        """After learning: weights that a perturbation was folded into are out of date."""
-        if self._is_one:
-            self._forwards = None
+        """After learning: weights and biases that a perturbation was folded into are out of date."""
+        self._is_stale = True
 
     def use(self) -> None:
         """From now on the layers have a row for each environment, with its perturbation, until they are restored."""
-        if self._forwards is None:
-            with torch.no_grad():
-                self._forwards = (
-                    self._layers.folded(self._flat) if self._is_one else self._layers.by_row(self._stacked, self._rows)
-                )
+        if self._is_stale:
+            self._is_stale = False
+            if self._is_one:
+                with torch.no_grad():
+                    self._forwards = self._layers.folded(self._flat)
+            for own in self._own:
+                own.update()
         self._layers.use(self._forwards)
 
 
