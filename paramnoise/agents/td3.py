@@ -107,7 +107,11 @@ def make(config: TD3Config, spaces: Spaces) -> Learner:
         return DeterministicPolicy(NormalisedActor(state.normaliser, state.networks.actor))
 
     step, note = functools.partial(update, config), functools.partial(observe, config)
-    return Learner(config, spaces, init, step, policy, observe=note, random_steps=config.random_steps)
+    # The statistics that a policy normalises by change at every train step.
+    every = 1 if config.normalise_observations else config.policy_delay
+    return Learner(
+        config, spaces, init, step, policy, observe=note, policy_every=every, random_steps=config.random_steps
+    )
 
 
 def update(config: TD3Config, state: TD3State, batch: Transition) -> tuple[TD3State, dict[str, Array]]:

@@ -72,8 +72,8 @@ class Stepping:
         fits = not self._shows_frames and HostActor.fits(exploration, self._programs.policy_shape)
         block = self._feed.block or BLOCK
         self._actor = HostActor(exploration, self.seeds[0], num_envs, block) if fits else None
-        if self._actor is not None and exploration.fixes_episodes and not overlap:
-            self._feed.hold()  # nothing that is learned is acted on before the next episode
+        if not overlap:  # with it, what waits would decide how far behind acting is
+            self._feed.hold(for_episodes=self._actor is not None and exploration.fixes_episodes)
         self._learning = Learning(
             self._programs, self._feed, self._key, side_by_side, overlap=overlap, waits=self._actor is not None
         )
