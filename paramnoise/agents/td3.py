@@ -116,7 +116,7 @@ def make(config: TD3Config, spaces: Spaces) -> Learner:
 
 def update(config: TD3Config, state: TD3State, batch: Transition) -> tuple[TD3State, dict[str, Array]]:
     """One train step of the critics; at every `policy_delay`-th of them also one of the actor, then of the targets."""
-    batch, updates = normalised(state.statistics, batch), state.updates + 1
+    batch, updates = normalised(config, state.statistics, batch), state.updates + 1
     noise = target_noise(config, jax.random.fold_in(state.key, updates), batch.action.shape)
 
     def critic_loss(critics: Critics) -> Array:

@@ -123,7 +123,7 @@ class ReplayFeed:
             return None
         count = len(self._pending)
         padded = [*self._pending, *[self._pending[-1]] * (self._capacity - count)]  # one shape, one program
-        batches = padded[0] if self._capacity == 1 else jax.tree.map(lambda *rows: np.stack(rows), *padded)
+        batches = padded[0] if self._capacity == 1 else Transition(*map(_stacked, zip(*padded, strict=True)))
         self._pending = []
         trains, self._trains = self._trains, False
         first = step - self._num_loose - count * self._num_envs
@@ -139,6 +139,11 @@ class ReplayFeed:
     def restore(self, member: int, parts: dict[str, np.ndarray], step: int) -> None:
         """Forgets what waits."""
         self._pending, self._loose, self._before = [], None, step
+
+
+def _stacked(parts: tuple[Any, ...]) -> Any:
+    """One field of all steps as one array, if they have it."""
+    return None if parts[0] is None else np.array(parts)
 
 
 def learn(
