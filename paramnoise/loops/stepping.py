@@ -31,6 +31,9 @@ from paramnoise.loops.step import TrainState
 from paramnoise.networks.policies import Policy
 from paramnoise.validation import UsageError
 
+_LOW, _HIGH = np.array(-1.0, np.float32), np.array(1.0, np.float32)
+"""The bounds of continuous actions, as NumPy takes them fastest."""
+
 
 class Stepping:
     """Training on environments that are stepped together, once for each seed; owns the side effects."""
@@ -97,7 +100,7 @@ class Stepping:
         shown = self._see()
         actions = self._act(shown)
         # On-policy, continuous actions are kept as sampled and executed within bounds.
-        self._envs.send(np.minimum(np.maximum(actions, -1.0), 1.0) if self._clips else actions)
+        self._envs.send(np.minimum(np.maximum(actions, _LOW), _HIGH) if self._clips else actions)
         if feed.is_beside:
             self._learning.take_in(progress.step)
         after = self._envs.recv()
