@@ -129,6 +129,8 @@ def observe(config: ActorCriticConfig, state: State, batch: Transition) -> State
     return state._replace(statistics=normalisers.observe(state.statistics, batch.obs))
 
 
-def normalised(normaliser: Normaliser, batch: Transition) -> Transition:
+def normalised(config: ActorCriticConfig, normaliser: Normaliser, batch: Transition) -> Transition:
     """Transitions as networks see them."""
+    if not config.normalise_observations:
+        return batch
     return batch._replace(obs=normaliser(batch.obs), next_obs=normaliser(batch.next_obs))

@@ -88,6 +88,8 @@ class Learner(NamedTuple):
     needs_offsets: bool = True
     """Rollout: whether a batch holds what each episode's behaviour added to the parameters; values need no such thing,
     and what explores for them then adapts as it does on replay."""
+    policy_every: int = 1
+    """Replay of vectors: a train step changes the policy only if its number, counted from 1, is a multiple of this."""
     random_steps: int = 0
     """Replay of vectors: environment steps at the beginning whose actions are uniformly random, whatever explores."""
     experience: ExperienceKind = "replay"

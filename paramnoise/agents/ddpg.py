@@ -106,7 +106,7 @@ def make(config: DDPGConfig, spaces: Spaces) -> Learner:
 def update(config: DDPGConfig, state: DDPGState, batch: Transition) -> tuple[DDPGState, dict[str, Array]]:
     """One train step of critic and actor, both from the networks as they were, then of the targets."""
     normaliser = state.statistics
-    batch = normalised(normaliser, batch)
+    batch = normalised(config, normaliser, batch)
     actor, critic = state.networks
 
     def critic_loss(critic: Critic | OwnCritic) -> tuple[Array, Array]:

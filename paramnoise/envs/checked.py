@@ -43,8 +43,10 @@ class CheckedEnv(gym.Wrapper, gym.utils.RecordConstructorArgs):
             raise raised_by(f"reset of {env_name(self.env)}", error) from error
         if not (isinstance(returned, tuple) and len(returned) == 2):
             raise self._wrong("reset", f"{brief(returned)}, and not a pair, observation and info")
-        self._check_observation("reset", returned[0])
-        if not _is_finite(returned[0]):
+        obs = returned[0]
+        if type(obs) is not np.ndarray or (obs.shape, obs.dtype) not in self._seen:
+            self._check_observation("reset", obs)
+        if not _is_finite(obs):
             raise self._wrong("reset", "an observation that is not finite")
         return returned
 

@@ -55,6 +55,7 @@ class RolloutBuffer:
             "time": np.zeros(shape, np.int32),
             "segment": np.zeros(shape, np.int32),
         }
+        self._by_step = {name: rows.swapaxes(0, 1) for name, rows in self._rows.items()}  # the same memory
         self._offsets = np.zeros((FIRST_CAPACITY, num_parameters), np.float32)
         self._filled, self._num_segments = 0, 0
         self._segment, self._began = (np.zeros(len(obs), np.int32) for _ in range(2))
@@ -87,13 +88,18 @@ class RolloutBuffer:
             more[: len(self._offsets)] = self._offsets
             self._offsets = more
         self._offsets[self._segment[which]] = offsets[which]
+        self._label(which)
+
+    def _label(self, which: np.ndarray) -> None:
+        """Writes segment and time of all steps to come in some environments; a later segment writes over them."""
+        t = self._filled
+        self._rows["segment"][which, t:] = self._segment[which, None]
+        self._rows["time"][which, t:] = np.arange(t, self._steps) - self._began[which, None]
 
     def add(self, **step: np.ndarray) -> None:
         """Adds a step of every environment: the fields of a rollout up to `truncated`."""
-        t = self._filled
         for name, part in step.items():
-            self._rows[name][:, t] = part
-        self._rows["time"][:, t], self._rows["segment"][:, t] = t - self._began, self._segment
+            self._by_step[name][self._filled] = part
         self._filled += 1
 
     def rollout(self) -> Rollout:
@@ -128,6 +134,7 @@ class RolloutBuffer:
         self._offsets = np.zeros((capacity, width), np.float32)
         self._offsets[: self._num_segments] = snapshot["offsets"][:, :width]  # older ones hold zeros for no offset
         self._segment, self._began = snapshot["current"].copy(), snapshot["began"].copy()
+        self._label(np.arange(len(self._segment)))
 
 
 class UnevenBuffer(RolloutBuffer):
@@ -155,6 +162,9 @@ class UnevenBuffer(RolloutBuffer):
         """Begins a segment in some environments."""
         super().begin_segments(begins, starts, offsets)
         self._began[starts] = self._own[starts]
+
+    def _label(self, which: np.ndarray) -> None:
+        """Nothing: how many steps each environment has is known when one is added."""
 
     def add(self, **step: np.ndarray) -> None:
         """Adds a step of the environments of the mask `where`, those that have enough apart."""

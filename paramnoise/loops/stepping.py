@@ -31,6 +31,9 @@ from paramnoise.loops.step import TrainState
 from paramnoise.networks.policies import Policy
 from paramnoise.validation import UsageError
 
+_LOW, _HIGH = np.array(-1.0, np.float32), np.array(1.0, np.float32)
+"""The bounds of continuous actions, as NumPy takes them fastest."""
+
 
 class Stepping:
     """Training on environments that are stepped together, once for each seed; owns the side effects."""
@@ -72,8 +75,8 @@ class Stepping:
         fits = not self._shows_frames and HostActor.fits(exploration, self._programs.policy_shape)
         block = self._feed.block or BLOCK
         self._actor = HostActor(exploration, self.seeds[0], num_envs, block) if fits else None
-        if self._actor is not None and exploration.fixes_episodes and not overlap:
-            self._feed.hold()  # nothing that is learned is acted on before the next episode
+        if not overlap:  # with it, what waits would decide how far behind acting is
+            self._feed.hold(for_episodes=self._actor is not None and exploration.fixes_episodes)
         self._learning = Learning(
             self._programs, self._feed, self._key, side_by_side, overlap=overlap, waits=self._actor is not None
         )
@@ -97,7 +100,7 @@ class Stepping:
         shown = self._see()
         actions = self._act(shown)
         # On-policy, continuous actions are kept as sampled and executed within bounds.
-        self._envs.send(np.minimum(np.maximum(actions, -1.0), 1.0) if self._clips else actions)
+        self._envs.send(np.minimum(np.maximum(actions, _LOW), _HIGH) if self._clips else actions)
         if feed.is_beside:
             self._learning.take_in(progress.step)
         after = self._envs.recv()

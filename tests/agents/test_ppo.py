@@ -171,6 +171,18 @@ def test_each_epoch_has_every_row_once_and_leaves_out_what_fills_no_minibatch():
     np.testing.assert_array_equal(np.sort(whole[0]), np.arange(25))
 
 
+@pytest.mark.parametrize("rows", [1, 2, 100, 2_048, 2**16 + 1])
+def test_an_order_of_rows_is_that_of_jax(rows):
+    order = on_policy.permutation(jax.random.PRNGKey(rows), rows)
+    np.testing.assert_array_equal(order, jax.random.permutation(jax.random.PRNGKey(rows), rows))
+
+
+@pytest.mark.parametrize("below", [3, 2**16 + 5, 2**32 - 1])  # many that are equal, many with equal halves, few
+def test_numbers_are_sorted_by_both_halves_and_equal_ones_stay_in_turn(below):
+    numbers = np.random.default_rng(0).integers(0, below, 2_000, np.uint32)
+    np.testing.assert_array_equal(on_policy.stable_order(jnp.array(numbers)), np.argsort(numbers, kind="stable"))
+
+
 def test_the_first_networks_are_orthogonal_and_the_first_actions_near_0():
     state = first_state(learner(PPOConfig(hidden_sizes=(8, 8), initial_std=0.5)))
     for network, gain in ((state.networks.policy.network, 0.01), (state.networks.values, 1.0)):

@@ -1,6 +1,5 @@
 """Learning while the environments step: one training behind, and otherwise as exact as without."""
 
-import dataclasses
 import time
 
 import gymnasium as gym
@@ -11,7 +10,6 @@ import pytest
 import paramnoise as pn
 from paramnoise.agents import DDPGConfig, ddpg
 from paramnoise.agents.base import Spaces
-from paramnoise.loops.feeds import replay
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
 from paramnoise.networks.policies import noise_free_actions
@@ -97,25 +95,3 @@ def test_an_error_of_the_learner_reaches_the_caller():
 def test_an_on_policy_agent_cannot_overlap():
     with pytest.raises(pn.UsageError, match="overlap needs an agent that learns from replay, not trpo"):
         pn.TRPO("Pendulum-v1", overlap=True)
-
-
-def test_steps_that_wait_while_an_episode_s_policy_is_fixed_change_nothing(monkeypatch):
-    often = ddpg.make(dataclasses.replace(CONFIG, train_every=3, train_steps=1), LEARNER.spaces)
-    source = vector_source(lambda: gym.make("Pendulum-v1", max_episode_steps=27))
-    calls, states = {}, {}
-    for held in (1, 32):
-        monkeypatch.setattr(replay, "HELD", held)
-        running = HostLoop(often, NOISE, source)
-        learn_from = running.collector._learning._learn_from
-
-        def count(taken, held=held, learn_from=learn_from):
-            calls[held] = calls.get(held, 0) + 1
-            learn_from(taken)
-
-        running.collector._learning._learn_from = count
-        list(running.run(120, eval_every=1_000, eval_episodes=1))
-        states[held] = running.state()
-    assert calls == {1: 40, 32: 5}  # at the end of each episode but the first, and at the end of all
-    assert states[1].learner.updates == states[32].learner.updates == 40
-    for one, other in zip(jax.tree.leaves(states[1]), jax.tree.leaves(states[32]), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)

@@ -33,6 +33,7 @@ class HostActor:
         self._exploration, self._num_envs = exploration, num_envs
         self._noise = BlockNoise((seed, ACT), block)
         self._policy: HostPolicy | None = None
+        self._twin: Any = None
         self._explored: Any = None
 
     @staticmethod
@@ -44,7 +45,7 @@ class HostActor:
         """Takes the policies that act from now on, and the state of exploration; their arrays are NumPy's."""
         self._explored = explored
         acting, has_axis = self._exploration.acting_policy(explored, policy)
-        twin = twin_type(acting)
+        self._twin = twin = self._twin or twin_type(acting)  # the type of what acts never changes
         assert twin is not None
         if has_axis and self._num_envs == 1:  # one environment needs no axis of environments, and is faster without
             acting = jax.tree.map(lambda leaf: leaf[0], acting)

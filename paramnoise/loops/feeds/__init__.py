@@ -57,8 +57,11 @@ class Feed(Protocol):
     holds: bool
     """Whether steps wait longer than until learning is due."""
 
-    def hold(self) -> None:
-        """Lets steps wait longer than until learning is due, where the feed can: nothing that is learned is needed."""
+    def hold(self, *, for_episodes: bool) -> None:
+        """Lets steps wait longer than until learning is due, where the feed can: as long as acting does not need it.
+
+        That is until the policy changes or, `for_episodes`, until an episode begins, whose behaviour is then fixed.
+        """
 
     def acts_at_random(self, step: int) -> bool:
         """Whether actions at a step are random, to fill replay first."""

@@ -89,7 +89,7 @@ class FrameFeed:
         self.learn: Callable[..., TrainState] = functools.partial(learn, learner, exploration, on_host)
         self.settings: Hashable = (on_host,)
 
-    def hold(self) -> None:
+    def hold(self, *, for_episodes: bool) -> None:
         """Nothing waits here."""
 
     def acts_at_random(self, step: int) -> bool:

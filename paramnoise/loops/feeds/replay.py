@@ -50,6 +50,7 @@ class ReplayFeed:
             )
         self._learner, self._exploration, self._num_envs = learner, exploration, num_envs
         self._capacity = min(max(learner.config.train_every // num_envs, 1), MOST_PENDING)
+        self._policy_every = 1
         self._pending: list[Transition] = []
         self._loose: Transition | None = None  # less than a batch, of environments that skip steps
         self._before = 0
@@ -62,9 +63,15 @@ class ReplayFeed:
         self.learn: Callable[..., TrainState] = functools.partial(learn, *agent)
         self.settings: Hashable = ()
 
-    def hold(self) -> None:
-        """Lets steps wait until they are many; whoever needs what is learned from them takes all that wait."""
-        if self._capacity < HELD:
+    def hold(self, *, for_episodes: bool) -> None:
+        """Lets steps wait until they are many, or the policy changes; whoever needs what is learned takes all of them.
+
+        One call then learns from all that wait, step by step.
+        """
+        config, self._policy_every = self._learner.config, self._learner.policy_every
+        between = self._policy_every * config.train_every // (config.train_steps * self._num_envs)
+        self._capacity = min(max(between, self._capacity), MOST_PENDING)
+        if for_episodes and self._capacity < HELD:
             self.holds, self._capacity = True, HELD
 
     def acts_at_random(self, step: int) -> bool:
@@ -102,11 +109,13 @@ class ReplayFeed:
             before, after = self._before, after - self._num_loose
             self._before = after
         config, due = self._learner.config, steps.adaptations_by
-        self._trains |= steps.updates_by(config, after) > steps.updates_by(config, before)
-        if self.holds:
-            return len(self._pending) == self._capacity
+        trained, trains = steps.updates_by(config, before), steps.updates_by(config, after)
+        self._trains |= trains > trained
+        is_full = len(self._pending) == self._capacity
+        if self.holds or is_full:
+            return is_full
         adapts = due(self._exploration, after) > due(self._exploration, before)
-        return self._trains or len(self._pending) == self._capacity or adapts
+        return adapts or trains // self._policy_every > trained // self._policy_every
 
     def take(self, step: int, *, all_of_it: bool = False) -> Taken | None:
         """Hands over all steps that wait, padded to one shape."""
@@ -114,7 +123,7 @@ class ReplayFeed:
             return None
         count = len(self._pending)
         padded = [*self._pending, *[self._pending[-1]] * (self._capacity - count)]  # one shape, one program
-        batches = padded[0] if self._capacity == 1 else jax.tree.map(lambda *rows: np.stack(rows), *padded)
+        batches = padded[0] if self._capacity == 1 else Transition(*map(_stacked, zip(*padded, strict=True)))
         self._pending = []
         trains, self._trains = self._trains, False
         first = step - self._num_loose - count * self._num_envs
@@ -130,6 +139,11 @@ class ReplayFeed:
     def restore(self, member: int, parts: dict[str, np.ndarray], step: int) -> None:
         """Forgets what waits."""
         self._pending, self._loose, self._before = [], None, step
+
+
+def _stacked(parts: tuple[Any, ...]) -> Any:
+    """One field of all steps as one array, if they have it."""
+    return None if parts[0] is None else np.array(parts)
 
 
 def learn(

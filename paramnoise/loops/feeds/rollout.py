@@ -81,7 +81,7 @@ class RolloutFeed:
         self.learn: Callable[..., TrainState] = functools.partial(learn, learner, exploration)
         self.settings: Hashable = (steps_each,)
 
-    def hold(self) -> None:
+    def hold(self, *, for_episodes: bool) -> None:
         """Nothing waits here."""
 
     def acts_at_random(self, step: int) -> bool:
