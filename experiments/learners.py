@@ -81,10 +81,10 @@ class Compared:
     """The standard deviation of the peer's Gaussian noise on actions."""
 
 
-SHARED = {"batch_size": 256, "buffer_size": 300_000, "gamma": 0.99, "learning_starts": 10_000}
+SHARED = {"batch_size": 128, "buffer_size": 300_000, "gamma": 0.99, "learning_starts": 10_000}
 PLAIN = {
     **SHARED,
-    "hidden_sizes": (256, 256),
+    "hidden_sizes": (64, 64),
     "layer_norm": False,
     "normalise_observations": False,
     "random_steps": 10_000,
@@ -97,7 +97,7 @@ PEER = {
     "learning_rate": 3e-4,
     "train_freq": 1,
     "gradient_steps": 1,
-    "policy_kwargs": {"net_arch": [256, 256]},
+    "policy_kwargs": {"net_arch": [64, 64]},
 }
 AGENTS = {
     "td3": Compared(
