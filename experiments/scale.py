@@ -29,7 +29,7 @@ from scale_results import Outcome, read_results, solved_at, table, write_results
 
 from paramnoise.keys import EVALUATE
 from paramnoise.loops import compiled
-from paramnoise.loops.compiled import SEEDS, LoopState
+from paramnoise.loops.compiled import LoopState
 from paramnoise.loops.step import key_for
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.validation import UsageError, lookup
@@ -84,7 +84,6 @@ def compile_cell(cell: Cell, seeds: int, num_envs: int | None) -> Programs:
     made = training(cell, num_envs)
     learner, exploration, env, own_envs = made[:4]
     along = compiled.axes(learner)
-    over_seeds = functools.partial(jax.vmap, axis_name=SEEDS)
 
     def epoch(state: LoopState, pieces: Array) -> tuple[LoopState, Array]:
         state = compiled.advance(learner, exploration, env, state, pieces)
@@ -93,9 +92,9 @@ def compile_cell(cell: Cell, seeds: int, num_envs: int | None) -> Programs:
         return state, jnp.mean(returns)
 
     first = functools.partial(compiled.init, learner, exploration, env, own_envs)
-    init = jax.jit(over_seeds(first, out_axes=along))
+    init = jax.jit(compiled.over_seeds(first, seeds, (0,), along))
     advance = jax.jit(
-        over_seeds(epoch, in_axes=(along, None), out_axes=(along, 0)),
+        compiled.over_seeds(epoch, seeds, (along, None), (along, 0)),
         donate_argnums=0,
         compiler_options=compiled.compiler_options(),
     )
@@ -167,11 +166,10 @@ def run(asked: Asked) -> int:
             try:
                 programs = future.result()
                 curve = train(programs, count(cell), asked.evaluations)
-            except (
-                Exception
-            ) as error:  # one cell that does not fit, or a package that is not there, is no reason to stop
+            except Exception as error:  # a cell that does not fit, or a package that is missing, stops no other
                 failed += 1
-                say(f"{cell.part}/{cell.name}: {type(error).__name__}: {str(error).splitlines()[0]}")
+                reason = str(error).partition("\n")[0]
+                say(f"{cell.part}/{cell.name}: {type(error).__name__}: {reason}")
                 continue
             rows = outcomes(cell, programs.training, curve)
             keep(asked.out, cell, rows)

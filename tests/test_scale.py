@@ -109,13 +109,27 @@ def test_a_cell_that_fails_is_one_line_and_the_others_run(tmp_path, monkeypatch,
     def compile_cell(cell: Cell, *_: object) -> scale.Programs:
         if cell.explorer == "policies-1":
             raise MemoryError("too large\nby far")
+        if cell.explorer == "noisy":
+            raise MemoryError  # without a word
         return fake(solves_at=1)
 
     monkeypatch.setattr(scale.jax, "block_until_ready", lambda state: state)
     monkeypatch.setattr(scale, "compile_cell", compile_cell)
-    words = ["run", "--out", str(tmp_path), "--tasks", "deepsea-20", "--explorers", "policies-1", "policies-64"]
+    words = [
+        "run",
+        "--out",
+        str(tmp_path),
+        "--tasks",
+        "deepsea-20",
+        "--explorers",
+        "policies-1",
+        "noisy",
+        "policies-64",
+    ]
     assert scale.main([*words, "--seeds", "2"]) == 1
-    assert "deepsea-20-dqn-policies-1: MemoryError: too large\n" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "deepsea-20-dqn-policies-1: MemoryError: too large\n" in shown
+    assert "deepsea-20-dqn-noisy: MemoryError" in shown
     assert {row.explorer for row in read_results(tmp_path / "scale" / "results.csv")} == {"policies-64"}
 
 

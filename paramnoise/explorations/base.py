@@ -63,7 +63,8 @@ class Exploration:
     agent_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings that an agent must have for the strategy, with the values that they get unless others are set."""
     fixes_episodes: ClassVar[bool] = False
-    """Whether an episode's behaviour is decided when it begins, whatever is learned meanwhile."""
+    """Whether an episode's behaviour is decided when it begins, whatever is learned meanwhile. It is said of the `act`
+    of the same class: a subclass with another `act` says it again (`is_fixed_by_episode`)."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Gives a subclass a name of its own, so that it does not pass for its parent in a run directory."""
@@ -138,6 +139,12 @@ def has_twin(exploration: Exploration) -> bool:
     """Whether `act_on_host` may stand for `act`: one class defines both, and the settings allow it."""
     cls = type(exploration)
     return _definer(cls, "act") is _definer(cls, "act_on_host") and exploration.can_act_on_host
+
+
+def is_fixed_by_episode(exploration: Exploration) -> bool:
+    """Whether `fixes_episodes` is true of the `act` that the exploration has: a subclass may override `act` alone."""
+    cls = type(exploration)
+    return exploration.fixes_episodes and issubclass(_definer(cls, "fixes_episodes"), _definer(cls, "act"))
 
 
 def _definer(cls: type, name: str) -> type:

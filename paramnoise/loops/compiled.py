@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +17,7 @@ from jax import Array
 from paramnoise.agents.base import Learner
 from paramnoise.experience.replay import Replay, Transition
 from paramnoise.experience.rollout import Rollout
-from paramnoise.explorations.base import Exploration
+from paramnoise.explorations.base import Exploration, is_fixed_by_episode
 from paramnoise.keys import ACT, ENVIRONMENT, EVALUATE, key_at
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import JaxEnv, step_or_reset, with_terminal_limits
@@ -244,30 +245,66 @@ def _advance_many(
     Where an episode's behaviour is fixed, nothing that acts needs what a step trains: episodes begin, sigma is adapted
     and the next actions are chosen beside the train steps, on the learner of before them.
     """
-    num_envs, acts_ahead = state.waits.shape[0], exploration.fixes_episodes
+    num_envs, is_fixed = state.waits.shape[0], is_fixed_by_episode(exploration)
+    acts_ahead = is_fixed and _keeps_state(learner, exploration, state)
 
-    def goes_on(carry: tuple[Array, LoopState, Array | None]) -> Array:
-        return (carry[0] < count) & ~steps.any_of_all(carry[1].waits, SEEDS)
+    def goes_on(carry: Many) -> Array:
+        return (carry.done < count) & ~steps.any_of_all(carry.state.waits, SEEDS)
 
-    def step_and_begin(carry: tuple[Array, LoopState, Array | None]) -> tuple[Array, LoopState, Array | None]:
-        done, state, actions = carry
+    def step_and_begin(carry: Many) -> Many:
+        state, actions = carry.state, carry.ahead
         if actions is None:
             state, actions = _choose(learner, exploration, state)
         state, happened = _step(learner, env, state, actions)
         stored = steps.store(learner, state.train, happened)
         trained = steps.train_as_due(learner, stored, num_envs)
-        seen = stored if acts_ahead else trained
+        seen = stored if is_fixed else trained
         explored = steps.adapt_as_due(learner, exploration, seen, num_envs)
         state = _begin_first(learner, exploration, state._replace(train=seen._replace(exploration=explored)))
         state, ahead = _choose(learner, exploration, state) if acts_ahead else (state, None)
-        return done + 1, state._replace(train=trained._replace(exploration=state.train.exploration)), ahead
+        policy = _arrays(learner.policy(seen.learner)) if is_fixed else None
+        state = state._replace(train=trained._replace(exploration=state.train.exploration))
+        return Many(carry.done + 1, state, ahead, policy)
 
     def steps_until_many_start(carry: tuple[Array, LoopState]) -> tuple[Array, LoopState]:
-        done, state = carry[0], _begin(learner, exploration, carry[1])
+        done, state = carry
         state, ahead = _choose(learner, exploration, state) if acts_ahead else (state, None)
-        return jax.lax.while_loop(goes_on, step_and_begin, (done, state, ahead))[:2]
+        policy = _arrays(learner.policy(state.train.learner)) if is_fixed else None
+        after = jax.lax.while_loop(goes_on, step_and_begin, Many(done, state, ahead, policy))
+        return after.done, _begin(learner, exploration, after.state, after.policy)
 
-    return jax.lax.while_loop(lambda carry: carry[0] < count, steps_until_many_start, (jnp.int32(0), state))[1]
+    first = jnp.int32(0), _begin(learner, exploration, state)
+    return jax.lax.while_loop(lambda carry: carry[0] < count, steps_until_many_start, first)[1]
+
+
+class Many(NamedTuple):
+    """What goes from one step of many environments to the next."""
+
+    done: Array
+    """Steps of every environment so far."""
+    state: LoopState
+    ahead: Array | None
+    """The next actions, where they are chosen beside the train steps."""
+    policy: Any
+    """The arrays of the policy that episodes were begun with last; None: the learner's. Those that still have to begin
+    get the same, so that it does not matter which of them, and of which seed, a step began."""
+
+
+def _keeps_state(learner: Learner, exploration: Exploration, state: LoopState) -> bool:
+    """Whether acting leaves the state of exploration as it is, so that an action may be chosen anew."""
+    changed: list[int] = []
+
+    def act(state: LoopState) -> None:
+        after, _ = _choose(learner, exploration, state)
+        leaves = map(jax.tree.leaves, (state.train.exploration, after.train.exploration))
+        changed.extend(steps.changed_places(*leaves))
+
+    jax.eval_shape(act, state)
+    return not changed
+
+
+def _arrays(policy: Policy) -> Policy:
+    return eqx.filter(policy, eqx.is_array)
 
 
 def _behaviour(learner: Learner, state: LoopState) -> Behaviour:
@@ -276,9 +313,12 @@ def _behaviour(learner: Learner, state: LoopState) -> Behaviour:
     return Behaviour(training.exploration, learner.policy(training.learner), training.key, training.step)
 
 
-def _begin(learner: Learner, exploration: Exploration, state: LoopState) -> LoopState:
-    """Begins all episodes that wait for it."""
-    explored = steps.begin_if_any(exploration, _behaviour(learner, state), state.waits, SEEDS)
+def _begin(learner: Learner, exploration: Exploration, state: LoopState, policy: Any = None) -> LoopState:
+    """Begins all episodes that wait for it, with the arrays of a policy; None: the learner's own."""
+    behaviour = _behaviour(learner, state)
+    if policy is not None:
+        behaviour = behaviour._replace(policy=eqx.combine(policy, behaviour.policy))
+    explored = steps.begin_if_any(exploration, behaviour, state.waits, SEEDS)
     return state._replace(train=state.train._replace(exploration=explored), waits=jnp.zeros_like(state.waits))
 
 

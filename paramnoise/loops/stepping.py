@@ -14,7 +14,7 @@ import numpy as np
 
 from paramnoise.agents.base import Learner
 from paramnoise.experience.frames import resolved_place
-from paramnoise.explorations.base import Exploration
+from paramnoise.explorations.base import Exploration, is_fixed_by_episode
 from paramnoise.keys import ACT, RANDOM
 from paramnoise.loops.environments import EnvSource, EnvStep, with_terminal_limits
 from paramnoise.loops.evaluation import Progress
@@ -75,8 +75,9 @@ class Stepping:
         fits = not self._shows_frames and HostActor.fits(exploration, self._programs.policy_shape)
         block = self._feed.block or BLOCK
         self._actor = HostActor(exploration, self.seeds[0], num_envs, block) if fits else None
+        self._is_fixed = is_fixed_by_episode(exploration)
         if not overlap:  # with it, what waits would decide how far behind acting is
-            self._feed.hold(for_episodes=self._actor is not None and exploration.fixes_episodes)
+            self._feed.hold(for_episodes=self._actor is not None and self._is_fixed)
         self._learning = Learning(
             self._programs, self._feed, self._key, side_by_side, overlap=overlap, waits=self._actor is not None
         )
@@ -251,7 +252,7 @@ class Stepping:
     def _load_actor(self, actor: HostActor) -> None:
         """Gives the actor the policies of now, unless it has them: an episode's may be fixed when it begins."""
         learning = self._learning
-        fresh = self._loaded_at >= 0 and (self.exploration.fixes_episodes or self._loaded_at == learning.times_learned)
+        fresh = self._loaded_at >= 0 and (self._is_fixed or self._loaded_at == learning.times_learned)
         if not fresh:
             policy = self._programs.policy(list(map(np.asarray, learning.source)))
             actor.load(policy, self._explored_on_host())

@@ -6,7 +6,13 @@ import pytest
 
 import paramnoise as pn
 from paramnoise.explorations import base
-from paramnoise.explorations.base import explorations_for, find_exploration, has_twin, register_exploration
+from paramnoise.explorations.base import (
+    explorations_for,
+    find_exploration,
+    has_twin,
+    is_fixed_by_episode,
+    register_exploration,
+)
 from paramnoise.networks.policies import (
     DeterministicPolicy,
     GreedyPolicy,
@@ -127,3 +133,11 @@ def test_the_numpy_twin_is_used_unless_one_of_the_pair_is_overridden_alone(overr
 def test_settings_can_rule_the_numpy_twin_out():
     assert has_twin(pn.ParameterNoise())
     assert not has_twin(pn.ParameterNoise(epsilon=0.1))
+
+
+@pytest.mark.parametrize(
+    ("own", "is_fixed"),
+    [({}, True), ({"act": pn.Exploration.act}, False), ({"act": pn.Exploration.act, "fixes_episodes": True}, True)],
+)
+def test_what_is_said_of_a_fixed_episode_is_not_said_of_another_act(own, is_fixed):
+    assert is_fixed_by_episode(type("Own", (pn.ParameterNoise,), own)()) == is_fixed

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 
 from paramnoise.agents import dqn
 from paramnoise.envs.chain import chain
+from paramnoise.explorations import ParameterNoise
 from paramnoise.loops import compiled, inside
 from paramnoise.loops import step as steps
 from paramnoise.loops.compiled import CompiledLoop
@@ -17,7 +19,7 @@ from paramnoise.loops.environments import JaxStep
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.inside import Inside
 from paramnoise.loops.jax_vector import JaxGym, JaxVector, jax_source
-from paramnoise.noise.many import MANY
+from paramnoise.noise.many import MANY, PARTS
 from paramnoise.validation import UsageError
 from tests.loops.test_loops_agree import CASES, EPISODE, SPACES
 
@@ -109,13 +111,13 @@ def test_the_loop_of_an_accelerator_is_the_same_training(monkeypatch):
     np.testing.assert_equal(plain, other)
 
 
-def _many(exploration):
-    """A state of many environments, and a program that advances it by so many steps of each."""
+def _many(exploration, seeds=(0,)):
+    """A state of many environments for each seed, and a program that advances it by so many steps of each."""
     init = functools.partial(compiled.init, MANY_LEARNER, exploration, MANY_ENVS, MANY)
     advance = functools.partial(compiled.advance, MANY_LEARNER, exploration, MANY_ENVS)
     along = compiled.axes(MANY_LEARNER)
     program = jax.vmap(advance, in_axes=(along, None), out_axes=along, axis_name=compiled.SEEDS)
-    return jax.vmap(init, out_axes=along)(jnp.stack([jax.random.PRNGKey(0)])), jax.jit(program)
+    return jax.vmap(init, out_axes=along)(jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])), jax.jit(program)
 
 
 def test_many_environments_do_not_see_where_a_call_ends():
@@ -123,6 +125,48 @@ def test_many_environments_do_not_see_where_a_call_ends():
     whole, parts = advance(state, 23), advance(advance(advance(state, 1), 15), 7)
     for one, other in zip(*map(jax.tree.leaves, (whole, parts)), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Counting(ParameterNoise):
+    """A user's: an episode's policy is fixed, but acting counts its steps."""
+
+    fixes_episodes: ClassVar[bool] = True
+
+    def init(self, policy, obs):
+        return super().init(policy, obs), jnp.int32(0)
+
+    def begin_episode(self, key, state, policy, starts, step):
+        return super().begin_episode(key, state[0], policy, starts, step), state[1]
+
+    def act(self, key, state, policy, obs, step):
+        acted, actions = super().act(key, state[0], policy, obs, step)
+        return (acted, state[1] + 1), actions
+
+    def begin_first(self, key, state, policy, starts, step):
+        begun, left = super().begin_first(key, state[0], policy, starts, step)
+        return (begun, state[1]), left
+
+    def adapt(self, key, state, policy, obs, step):
+        return super().adapt(key, state[0], policy, obs, step), state[1]
+
+
+def test_many_environments_act_once_a_step():
+    state, advance = _many(Counting(adapt_every=MANY))
+    whole, parts = advance(state, 17), advance(advance(state, 9), 8)
+    assert whole.train.exploration[1] == 17
+    for one, other in zip(*map(jax.tree.leaves, (whole, parts)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_episodes_that_begin_together_do_so_around_one_policy_whoever_trains_beside_them():
+    (state, advance), (other, _) = (_many(dataclasses.replace(MANY_NOISE, num_policies=2), (own, 1)) for own in (0, 2))
+    own, beside = (steps.at_member(advance(each, 23).train.exploration, 1) for each in (state, other))
+    jax.tree.map(np.testing.assert_array_equal, own, beside)
+    weights, began = np.asarray(own.policies.network.layers[0].weight), np.asarray(own.sampled_at)
+    assert np.max(np.unique(began, return_counts=True)[1]) > 2 * MANY // PARTS  # more than a chunk, of two seeds
+    together = np.unique(np.stack([began, np.arange(MANY) % 2], axis=1), axis=0)
+    assert len(np.unique(weights.reshape(MANY, -1), axis=0)) == len(together)
 
 
 def test_what_begins_beside_training_is_drawn_around_the_policy_of_before_it():

@@ -55,7 +55,7 @@ class Feed(Protocol):
     """What decides these two functions, besides the learner and the exploration."""
 
     holds: bool
-    """Whether steps wait longer than until learning is due."""
+    """Whether steps wait until an episode begins, which then needs what is learned from all of them."""
 
     def hold(self, *, for_episodes: bool) -> None:
         """Lets steps wait longer than until learning is due, where the feed can: as long as acting does not need it.

@@ -1,4 +1,4 @@
-"""The feed of replay: transitions wait on the host until a train step or an adaptation is due, then go in together."""
+"""The feed of replay: transitions wait on the host until what is learned from them is needed, then go in together."""
 
 import functools
 from collections.abc import Callable, Hashable
@@ -56,7 +56,6 @@ class ReplayFeed:
         self._before = 0
         self._trains = False
         self.holds = False
-        """Whether steps wait though train steps are due."""
         self.experience: Any = ()
         agent = (learner, exploration)
         self.init: Callable[[Array, Array], TrainState] = functools.partial(steps.init_with_replay, *agent)
@@ -104,7 +103,7 @@ class ReplayFeed:
         return 0 if self._loose is None else len(self._loose.reward)
 
     def is_due(self, before: int, after: int) -> bool:
-        """Whether train steps or adaptations fall between these counts, if that matters, or no more steps can wait."""
+        """Whether the policy or the exploration changes between these counts, if that matters, or no more can wait."""
         if self._loose is not None:  # what waits for a whole batch is not learned from yet
             before, after = self._before, after - self._num_loose
             self._before = after
