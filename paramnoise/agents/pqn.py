@@ -49,7 +49,8 @@ class PQNConfig:
     rollout_steps: int = 32
     """Steps of each environment per update."""
     minibatches: int = 8
-    """The parts of a batch, each of which is one train step of an epoch."""
+    """The parts of a batch, each of which is one train step of an epoch; where they do not divide it they are made
+    smaller, and there are more of them."""
     epochs: int = 2
     """How often an update goes through its batch."""
 
