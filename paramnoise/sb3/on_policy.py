@@ -16,6 +16,7 @@ import stable_baselines3
 import torch
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import RolloutBufferSamples
 from stable_baselines3.common.utils import obs_as_tensor
 from torch import Tensor, nn
 
@@ -77,7 +78,29 @@ class KeepsPerturbations:
 
 
 class PerturbedRolloutBuffer(KeepsPerturbations, RolloutBuffer):
-    """The rollout buffer of PPO and A2C, each sample with its perturbation."""
+    """The rollout buffer of PPO and A2C, each sample with its perturbation.
+
+    Its minibatches are those of Stable-Baselines3 to the bit, in less time, which is about what their perturbations
+    take to find: PyTorch gathers them, and the four numbers of a sample at once.
+    """
+
+    def reset(self) -> None:
+        """Begins a rollout."""
+        super().reset()
+        self._numbers_of_samples: Tensor | None = None
+
+    def _get_samples(self, batch_inds: np.ndarray, env: Any = None) -> RolloutBufferSamples:
+        self.layers.use(self._perturbed(batch_inds))  # these samples are evaluated next
+        if self._numbers_of_samples is None:  # the rollout is complete
+            columns = (self.values, self.log_probs, self.advantages, self.returns)
+            self._numbers_of_samples = torch.from_numpy(np.stack([column[:, 0] for column in columns]))
+        chosen = torch.from_numpy(batch_inds)
+        observations, actions = (
+            torch.from_numpy(values).index_select(0, chosen).to(self.device)
+            for values in (self.observations, self.actions)
+        )
+        numbers = self._numbers_of_samples.index_select(1, chosen).to(self.device)
+        return RolloutBufferSamples(observations, actions.float(), *numbers.unbind())
 
 
 class PerturbedDictRolloutBuffer(KeepsPerturbations, DictRolloutBuffer):

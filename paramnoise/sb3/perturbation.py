@@ -50,22 +50,28 @@ class Rows:
         A bag of embeddings is a weighted sum of a table's lines: a row times a matrix, without a copy of the matrix
         for each row, which batched products of matrices would need.
         """
-        lines, begins = self._lines_of(x.shape[-1], len(matrices))
+        lines, begins = self._lines_of(x.shape[-1], matrices.shape[0])
         return torch.embedding_bag(matrices, lines, begins, per_sample_weights=x.reshape(-1), mode=0)[0]
 
     def _lines_of(self, size: int, total: int) -> tuple[Tensor, Tensor]:
         """The lines of the matrices of all rows, one row after the other, and where each begins."""
         if size not in self._lines:
             device = self.numbers.device
-            lines = _range(total, 1, device).view(-1, size).index_select(0, self.numbers).view(-1)
-            self._lines[size] = lines, _range(len(lines), size, device)
+            lines = _lines(total // size, size, device).index_select(0, self.numbers)
+            self._lines[size] = lines.view(-1), _begins(self.numbers.shape[0], size, device)
         return self._lines[size]
 
 
 @functools.lru_cache(maxsize=64)
-def _range(end: int, step: int, device: torch.device) -> Tensor:
-    """The numbers from 0 on, of which batches need the same few again and again."""
-    return torch.arange(0, end, step, device=device)
+def _lines(count: int, size: int, device: torch.device) -> Tensor:
+    """The lines of each of several matrices in a table, [count, size]; batches need the same few again and again."""
+    return torch.arange(count * size, device=device).view(count, size)
+
+
+@functools.lru_cache(maxsize=64)
+def _begins(rows: int, size: int, device: torch.device) -> Tensor:
+    """Where the lines of each row of a batch begin, [rows]."""
+    return torch.arange(0, rows * size, size, device=device)
 
 
 class OwnOffsets:

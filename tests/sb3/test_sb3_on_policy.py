@@ -103,6 +103,20 @@ def test_before_the_first_update_every_ratio_is_1(env: str):
         torch.testing.assert_close(log_prob, samples.old_log_prob, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("env", ENVS)
+def test_a_minibatch_is_that_of_stable_baselines3(env: str):
+    model = make(sb3.PPO, env, 4, sigma=0.5)
+    for _ in range(2):  # a second rollout has numbers of its own
+        buffer = collect(model)
+        next(iter(buffer.get(16)))
+        chosen = np.array([3, 0, 60, 17, 3])
+        ours, theirs = buffer._get_samples(chosen), RolloutBuffer._get_samples(buffer, chosen)
+        for name, mine, other in zip(theirs._fields, ours, theirs, strict=True):
+            assert (mine.dtype, mine.shape, mine.is_contiguous()) == (other.dtype, other.shape, True), name
+            assert torch.equal(mine, other), name
+        model._layers.restore()
+
+
 def test_the_gradient_goes_to_the_clean_weights_through_the_perturbed_ones():
     model = make(sb3.PPO, num_envs=2, sigma=0.5)
     collect(model)
