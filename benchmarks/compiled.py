@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import optax
 
 from paramnoise.agents import dqn, ppo, pqn, sac, td3
-from paramnoise.agents.base import Learner, Spaces
+from paramnoise.agents.base import find_agent
 from paramnoise.envs.gymnax import gymnax_env
 from paramnoise.explorations import EpsilonGreedy, Gaussian, NoNoise, ParameterNoise
 from paramnoise.explorations.base import Exploration
@@ -73,8 +73,8 @@ def explorer(agent: str, name: str, num_envs: int, pool: int | None) -> Explorat
     return EpsilonGreedy(anneal_steps=1_000_000) if agent in ("dqn", "pqn") else NoNoise()
 
 
-def make_learner(agent: str, spaces: Spaces, network: str | None, layer_norm: bool, num_envs: int) -> Learner:
-    """The agent with the settings that all contenders share."""
+def settings(agent: str, network: str | None, layer_norm: bool, num_envs: int) -> Any:
+    """The agent's config with the settings that all contenders share."""
     layers: dict[str, Any] = {"hidden_sizes": HIDDEN, "layer_norm": layer_norm}
     train_every = num_envs // TRAIN_STEPS
     replay: dict[str, Any] = {
@@ -84,35 +84,29 @@ def make_learner(agent: str, spaces: Spaces, network: str | None, layer_norm: bo
         "train_every": train_every,
     }
     if agent == "dqn":
-        return dqn.make(dqn.DQNConfig(network=network, target_every=100 * train_every, **layers, **replay), spaces)
+        return dqn.DQNConfig(network=network, target_every=100 * train_every, **layers, **replay)
     if agent == "pqn":
-        return pqn.make(
-            pqn.PQNConfig(
-                network=network,
-                hidden_sizes=HIDDEN,
-                optimizer=optax.adam(LEARNING_RATE),
-                max_grad_norm=None,
-                q_lambda=LAMBDA,
-                rollout_steps=ROLLOUT_STEPS,
-                minibatches=MINIBATCHES,
-                epochs=EPOCHS[agent],
-            ),
-            spaces,
+        return pqn.PQNConfig(
+            network=network,
+            hidden_sizes=HIDDEN,
+            optimizer=optax.adam(LEARNING_RATE),
+            max_grad_norm=None,
+            q_lambda=LAMBDA,
+            rollout_steps=ROLLOUT_STEPS,
+            minibatches=MINIBATCHES,
+            epochs=EPOCHS[agent],
         )
     if agent == "ppo":
         rows = ROLLOUT_STEPS * num_envs
-        return ppo.make(
-            ppo.PPOConfig(
-                learning_rate=LEARNING_RATE,
-                max_grad_norm=None,
-                gae_lambda=LAMBDA,
-                batch_size=rows,
-                minibatch_size=rows // MINIBATCHES,
-                epochs=EPOCHS[agent],
-                entropy_coefficient=0.01,
-                **layers,
-            ),
-            spaces,
+        return ppo.PPOConfig(
+            learning_rate=LEARNING_RATE,
+            max_grad_norm=None,
+            gae_lambda=LAMBDA,
+            batch_size=rows,
+            minibatch_size=rows // MINIBATCHES,
+            epochs=EPOCHS[agent],
+            entropy_coefficient=0.01,
+            **layers,
         )
     both: dict[str, Any] = {
         "actor_learning_rate": LEARNING_RATE,
@@ -123,18 +117,16 @@ def make_learner(agent: str, spaces: Spaces, network: str | None, layer_norm: bo
         **replay,
     }
     if agent == "sac":
-        return sac.make(sac.SACConfig(temperature_learning_rate=LEARNING_RATE, random_steps=0, **both), spaces)
-    return td3.make(td3.TD3Config(policy_delay=POLICY_DELAY, random_steps=num_envs, **both), spaces)
+        return sac.SACConfig(temperature_learning_rate=LEARNING_RATE, random_steps=0, **both)
+    return td3.TD3Config(policy_delay=POLICY_DELAY, random_steps=num_envs, **both)
 
 
 def contender(agent: str, env_name: str, name: str, num_envs: int, pool: int | None = None) -> Inside:
     """Training of ours on one of gymnax's environments, before its first step."""
     env = gymnax_env(env_name, {})
-    is_discrete, network = hasattr(env.action_space, "n"), "minatar" if env_name.endswith("MinAtar") else None
-    actions = int(env.action_space.n) if is_discrete else int(env.action_space.shape[0])  # type: ignore[attr-defined, index]
-    learner = make_learner(
-        agent, Spaces(env.observation_space.shape, actions, is_discrete), network, name != "plain", num_envs
-    )
+    network = "minatar" if env_name.endswith("MinAtar") else None
+    config = settings(agent, network, name != "plain", num_envs)
+    learner = find_agent(agent).build(config, env_name, env.observation_space, env.action_space)
     explores = explorer(agent, name, num_envs, pool)
     return Inside(learner, explores, env, seeds=(0,), num_envs=num_envs, terminal_time_limits=False)
 
@@ -180,7 +172,7 @@ def _first_episodes(env: JaxEnv, num_envs: int) -> tuple[Any, ...]:
     """The key, the number of the step, all environments' observations and states, and the sum of rewards."""
     key = jax.random.PRNGKey(0)
     obs, state = jax.vmap(env.reset)(jax.random.split(key, num_envs))
-    state = jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), state)  # no weak types in a loop
+    state = jax.tree.map(compiled.strongly_typed, state)
     return key, jnp.int32(0), obs, state, jnp.zeros(num_envs)
 
 

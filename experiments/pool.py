@@ -10,8 +10,8 @@ import argparse
 
 import numpy as np
 
-from paramnoise.agents.base import Spaces
-from paramnoise.agents.dqn import DQNConfig, make
+from paramnoise.agents.base import find_agent
+from paramnoise.agents.dqn import DQNConfig
 from paramnoise.envs.gymnax import gymnax_env
 from paramnoise.explorations import EpsilonGreedy, ParameterNoise
 from paramnoise.explorations.base import Exploration
@@ -30,7 +30,6 @@ def explorer(name: str, num_envs: int, steps: int) -> Exploration:
 def returns(env_name: str, name: str, num_envs: int, steps: int, seeds: int) -> np.ndarray:
     """The noise-free returns of each seed, [evaluations, seeds]."""
     env = gymnax_env(env_name, {})
-    assert hasattr(env.action_space, "n")
     train_every = num_envs // TRAIN_STEPS
     config = DQNConfig(
         network="minatar",
@@ -42,7 +41,7 @@ def returns(env_name: str, name: str, num_envs: int, steps: int, seeds: int) -> 
         train_every=train_every,
         target_every=100 * train_every,
     )
-    learner = make(config, Spaces(env.observation_space.shape, int(env.action_space.n), True))
+    learner = find_agent("dqn").build(config, env_name, env.observation_space, env.action_space)
     every = steps // EVALUATIONS
     loop = CompiledLoop(
         learner,

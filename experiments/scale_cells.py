@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from paramnoise.agents import bootstrapped_dqn, dqn, ppo, pqn, td3
-from paramnoise.agents.base import Learner, Spaces
+from paramnoise.agents.base import Learner, find_agent
 from paramnoise.envs.brax import brax_env
 from paramnoise.envs.chain import chain, horizon, optimal_return
 from paramnoise.envs.gymnax import MINATAR_PRESET, gymnax_env
@@ -169,7 +169,7 @@ def _deep(cell: Cell, num_envs: int) -> Training:
     if cell.explorer == ONE_ENVIRONMENT:  # the chain's settings in the paper
         settings |= {"batch_size": 32, "buffer_size": 100_000, "learning_starts": 5 * episode}
         settings |= {"train_every": 1, "target_every": 100}
-        learner = dqn.make(dqn.DQNConfig(**settings), _spaces(env))
+        learner = _build("dqn", dqn.DQNConfig(**settings), env)
         exploration: Exploration = ParameterNoise(delta=DELTA, adapt_every=1)
         return Training(learner, exploration, env, 1, ONE_EVERY, ONE_STEPS // ONE_EVERY, 1, best)
     train_every = num_envs // TRAIN_STEPS
@@ -185,13 +185,12 @@ def _deep(cell: Cell, num_envs: int) -> Training:
 def _deep_agent(
     explorer: str, settings: dict[str, Any], env: JaxEnv, steps: int, adapt_every: int
 ) -> tuple[Learner, Exploration]:
-    spaces = _spaces(env)
     if explorer == "bootstrap":
         config = bootstrapped_dqn.BootstrappedDQNConfig(**settings)
-        return bootstrapped_dqn.make(config, spaces), BootstrapHead()
+        return _build("bootstrapped-dqn", config, env), BootstrapHead()
     if explorer == "noisy":
-        return dqn.make(dqn.DQNConfig(**settings, **NoisyNet.agent_settings), spaces), NoisyNet()
-    learner = dqn.make(dqn.DQNConfig(**settings), spaces)
+        return _build("dqn", dqn.DQNConfig(**settings, **NoisyNet.agent_settings), env), NoisyNet()
+    learner = _build("dqn", dqn.DQNConfig(**settings), env)
     if explorer == "epsilon-greedy":
         return learner, EpsilonGreedy(anneal_steps=steps // 2)
     # All episodes start together, so a pool has new policies in each generation, one in each of its groups.
@@ -200,10 +199,8 @@ def _deep_agent(
     return learner, ParameterNoise(delta=DELTA, adapt_every=adapt_every, pool=pool)
 
 
-def _spaces(env: JaxEnv) -> Spaces:
-    is_discrete = hasattr(env.action_space, "n")
-    actions = env.action_space.n if hasattr(env.action_space, "n") else env.action_space.shape[0]  # type: ignore[index]
-    return Spaces(env.observation_space.shape, int(actions), is_discrete)
+def _build(name: str, config: Any, env: JaxEnv) -> Learner:
+    return find_agent(name).build(config, name, env.observation_space, env.action_space)
 
 
 def _minatar(cell: Cell, num_envs: int | None) -> Training:
@@ -213,7 +210,7 @@ def _minatar(cell: Cell, num_envs: int | None) -> Training:
     is_pqn = cell.algorithm == "pqn"
     num_envs = num_envs or (preset.run["num_envs"] if is_pqn else NUM_ENVS)
     if is_pqn:
-        learner = pqn.make(pqn.PQNConfig(**preset.settings), _spaces(env))
+        learner = _build("pqn", pqn.PQNConfig(**preset.settings), env)
         explored = dict(preset.explorations[cell.explorer])
     else:
         train_every = num_envs // MINATAR_TRAIN_STEPS
@@ -227,7 +224,7 @@ def _minatar(cell: Cell, num_envs: int | None) -> Training:
             train_every=train_every,
             target_every=100 * train_every,
         )
-        learner, explored = dqn.make(config, _spaces(env)), {"anneal_steps": MINATAR_STEPS // 10}
+        learner, explored = _build("dqn", config, env), {"anneal_steps": MINATAR_STEPS // 10}
         explored |= {"adapt_every": num_envs} if cell.explorer == "parameter" else {}
     exploration = (ParameterNoise if cell.explorer == "parameter" else EpsilonGreedy)(**explored)
     pieces = MINATAR_STEPS // (MINATAR_EVALUATIONS * num_envs * steps_between(learner, num_envs))
@@ -239,7 +236,8 @@ def _brax(cell: Cell, num_envs: int) -> Training:
     env = brax_env(cell.task, {"backend": "spring"})
     exploration: Exploration
     if cell.algorithm == "td3":
-        learner = td3.make(
+        learner = _build(
+            "td3",
             td3.TD3Config(
                 batch_size=1_024,
                 train_every=num_envs,
@@ -248,12 +246,12 @@ def _brax(cell: Cell, num_envs: int) -> Training:
                 learning_starts=16 * num_envs,
                 random_steps=16 * num_envs,
             ),
-            _spaces(env),
+            env,
         )
         exploration = ParameterNoise(adapt_every=num_envs) if cell.explorer == "parameter" else Gaussian()
     else:
         config = ppo.PPOConfig(batch_size=16 * num_envs, minibatch_size=2 * num_envs, epochs=4, layer_norm=True)
-        learner = ppo.make(config, _spaces(env))
+        learner = _build("ppo", config, env)
         exploration = (
             OnPolicyParameterNoise(scaling="adaptive", adapt_every=num_envs)
             if cell.explorer == "parameter"

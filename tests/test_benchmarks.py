@@ -10,8 +10,6 @@ sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 import compiled
 from harness import Plan, Window, measure, ratio_table
 
-from paramnoise.agents import Spaces
-
 CORE = {min(os.sched_getaffinity(0))}
 
 
@@ -49,9 +47,8 @@ def test_a_ratio_is_taken_round_by_round():
 
 @pytest.mark.parametrize("agent", compiled.ENVS)
 def test_a_peer_learns_as_often_and_from_as_much_as_ours(agent: str):
-    num_envs, is_discrete = 64, agent in ("dqn", "pqn", "ppo")
-    ours = compiled.make_learner(agent, Spaces((3,), 2, is_discrete), None, False, num_envs).config
-    theirs = compiled.rejax_settings(agent, num_envs)
+    num_envs = 64
+    ours, theirs = compiled.settings(agent, None, False, num_envs), compiled.rejax_settings(agent, num_envs)
     if agent in compiled.EPOCHS:
         rows = theirs["num_steps"] * num_envs
         size = ours.minibatch_size if agent == "ppo" else rows // ours.minibatches

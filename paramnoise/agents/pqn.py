@@ -21,7 +21,7 @@ from paramnoise.agents.on_policy import over_epochs
 from paramnoise.experience.rollout import Rollout
 from paramnoise.networks import MLP
 from paramnoise.networks.own import NetworkSetting, OptimizerSetting, find_network, find_optimizer, make_network
-from paramnoise.networks.policies import GreedyPolicy
+from paramnoise.networks.policies import GreedyPolicy, value_of
 from paramnoise.validation import require
 
 
@@ -148,8 +148,7 @@ def targets(config: PQNConfig, network: Any, rollout: Rollout) -> Array:
 def loss(network: Any, samples: Sample) -> tuple[Array, dict[str, Array]]:
     """Half the mean squared error of a minibatch, and what to report."""
     values = jax.vmap(network)(samples.obs)
-    is_chosen = samples.action[:, None] == jnp.arange(values.shape[-1])  # the gradient of indexing would be a scatter
-    chosen = jnp.sum(jnp.where(is_chosen, values, 0.0), axis=-1)
+    chosen = value_of(values, samples.action)
     error = 0.5 * jnp.mean(jnp.square(chosen - samples.target))
     return error, {"q_loss": error, "q_mean": jnp.mean(chosen)}
 

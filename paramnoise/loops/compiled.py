@@ -168,7 +168,7 @@ def for_training(env: JaxEnv, terminal_time_limits: bool) -> JaxEnv:
 def init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int, key: Array) -> LoopState:
     """The state of one seed before its first step."""
     env_keys = jax.random.split(jax.random.fold_in(key, ENVIRONMENT), num_envs)
-    obs, env_state = jax.tree.map(_strongly_typed, jax.vmap(env.reset)(env_keys))
+    obs, env_state = jax.tree.map(strongly_typed, jax.vmap(env.reset)(env_keys))
     around = functools.partial(
         LoopState,
         obs=obs,
@@ -336,7 +336,7 @@ def _begin_first(learner: Learner, exploration: Exploration, state: LoopState) -
     return state._replace(train=state.train._replace(exploration=explored), waits=waits)
 
 
-def _strongly_typed(leaf: Array) -> Array:
+def strongly_typed(leaf: Array) -> Array:
     """The array with a dtype that a number in Python does not have: a loop's state keeps its types."""
     return jax.lax.convert_element_type(leaf, leaf.dtype)
 

@@ -200,6 +200,12 @@ class GaussianPolicy(StochasticPolicy):
         return jnp.sum(values[..., 1, :] + 0.5 * math.log(2 * math.pi * math.e), axis=-1)
 
 
+def value_of(values: Array, action: Array) -> Array:
+    """The value of one action in each row of [..., actions]; by a mask, as the gradient of indexing is a scatter."""
+    is_chosen = action[..., None] == jnp.arange(values.shape[-1])
+    return jnp.sum(jnp.where(is_chosen, values, 0.0), axis=-1)
+
+
 class CategoricalPolicy(StochasticPolicy):
     """A softmax over discrete actions: a network gives the logits."""
 
@@ -215,8 +221,7 @@ class CategoricalPolicy(StochasticPolicy):
         return jax.random.categorical(key, values)
 
     def log_probability(self, values: Array, action: Array) -> Array:
-        is_chosen = action[..., None] == jnp.arange(values.shape[-1])  # the gradient of indexing would be a scatter
-        return jnp.sum(jnp.where(is_chosen, jax.nn.log_softmax(values), 0.0), axis=-1)
+        return value_of(jax.nn.log_softmax(values), action)
 
     def divergence(self, values: Array, others: Array) -> Array:
         log_p, log_q = jax.nn.log_softmax(values), jax.nn.log_softmax(others)
