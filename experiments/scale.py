@@ -28,8 +28,8 @@ from scale_cells import SIZES, Cell, Training, cells, training
 from scale_results import Outcome, read_results, solved_at, table, write_results
 
 from paramnoise.keys import EVALUATE
-from paramnoise.loops import compiled
-from paramnoise.loops.compiled import LoopState
+from paramnoise.loops import compiled, jax_steps
+from paramnoise.loops.jax_steps import LoopState
 from paramnoise.loops.step import key_for
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.validation import UsageError, lookup
@@ -88,7 +88,7 @@ def compile_cell(cell: Cell, seeds: int, num_envs: int | None) -> Programs:
     def epoch(state: LoopState, pieces: Array) -> tuple[LoopState, Array]:
         state = compiled.advance(learner, exploration, env, state, pieces)
         policy = learner.policy(state.train.learner)
-        returns = compiled.evaluate(policy, env, key_for(state.train, EVALUATE), made.eval_episodes)
+        returns = jax_steps.evaluate(policy, env, key_for(state.train, EVALUATE), made.eval_episodes)
         return state, jnp.mean(returns)
 
     first = functools.partial(compiled.init, learner, exploration, env, own_envs)

@@ -18,9 +18,9 @@ from paramnoise.explorations.base import Exploration
 from paramnoise.loops import compiled
 from paramnoise.loops import devices as several
 from paramnoise.loops import step as steps
-from paramnoise.loops.compiled import LoopState
 from paramnoise.loops.environments import JaxEnv
 from paramnoise.loops.evaluation import Progress, require_finite
+from paramnoise.loops.jax_steps import LoopState
 from paramnoise.loops.sharing import shared
 from paramnoise.loops.step import TrainState
 from paramnoise.networks.policies import Policy

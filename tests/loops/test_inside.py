@@ -12,7 +12,7 @@ import pytest
 from paramnoise.agents import dqn
 from paramnoise.envs.chain import chain
 from paramnoise.explorations import ParameterNoise
-from paramnoise.loops import compiled, inside
+from paramnoise.loops import compiled, inside, jax_steps, many
 from paramnoise.loops import step as steps
 from paramnoise.loops.compiled import CompiledLoop
 from paramnoise.loops.environments import JaxStep
@@ -101,7 +101,7 @@ MANY_NOISE = dataclasses.replace(NOISE, adapt_every=MANY)
 def test_the_loop_of_an_accelerator_is_the_same_training(monkeypatch):
     plain, other = [], []
     for cheap, rows in ((True, plain), (False, other)):
-        for module in (compiled, steps):
+        for module in (many, steps):
             monkeypatch.setattr(module, "loops_are_cheap", lambda cheap=cheap: cheap)
         loop = CompiledLoop(MANY_LEARNER, MANY_NOISE, MANY_ENVS, seeds=SEEDS, eval_every=10 * MANY, num_envs=MANY)
         rows.append(loop.run(3))
@@ -116,7 +116,7 @@ def _many(exploration, seeds=(0,)):
     init = functools.partial(compiled.init, MANY_LEARNER, exploration, MANY_ENVS, MANY)
     advance = functools.partial(compiled.advance, MANY_LEARNER, exploration, MANY_ENVS)
     along = compiled.axes(MANY_LEARNER)
-    program = jax.vmap(advance, in_axes=(along, None), out_axes=along, axis_name=compiled.SEEDS)
+    program = jax.vmap(advance, in_axes=(along, None), out_axes=along, axis_name=jax_steps.SEEDS)
     return jax.vmap(init, out_axes=along)(jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])), jax.jit(program)
 
 

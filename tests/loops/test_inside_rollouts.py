@@ -11,7 +11,7 @@ import pytest
 import paramnoise as pn
 from paramnoise.agents import PPOConfig, PQNConfig, Spaces, ppo, pqn, trpo
 from paramnoise.envs.chain import chain
-from paramnoise.loops import compiled, inside
+from paramnoise.loops import compiled, inside, jax_steps
 from paramnoise.loops.environments import JaxEnv, JaxStep
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.inside import Inside
@@ -119,9 +119,9 @@ def gathered(case="ppo", exploration=NOISE):
         if exploration is NOISE:
             explored = explored._replace(has_obs=jnp.bool_(True))
         state = state._replace(train=state.train._replace(exploration=explored))
-        return compiled._gather(learner, exploration, env, state)
+        return jax_steps.gather(learner, exploration, env, state)
 
-    after, batch = jax.jit(jax.vmap(once, axis_name=compiled.SEEDS))(jax.random.PRNGKey(0)[None])
+    after, batch = jax.jit(jax.vmap(once, axis_name=jax_steps.SEEDS))(jax.random.PRNGKey(0)[None])
     return jax.tree.map(lambda leaf: np.asarray(leaf)[0], (after, batch))
 
 
@@ -170,7 +170,7 @@ def test_the_axis_of_seeds_is_where_it_belongs_also_where_there_is_one_seed(seed
 
     def grow(pair, shared):
         shapes.append(pair[0].shape)
-        return {"own": pair[0] + pair[1], "most": jax.lax.pmax(pair[1], compiled.SEEDS)}, shared + 1, pair[0]
+        return {"own": pair[0] + pair[1], "most": jax.lax.pmax(pair[1], jax_steps.SEEDS)}, shared + 1, pair[0]
 
     own, number = jnp.arange(3.0 * seeds).reshape(seeds, 3), jnp.arange(1.0, seeds + 1)
     across = compiled.over_seeds(grow, seeds, (0, None), (0, None, 1))
