@@ -41,6 +41,7 @@ from paramnoise.explorations.base import Exploration
 from paramnoise.loops import compiled
 from paramnoise.loops.environments import JaxEnv, step_and_reset
 from paramnoise.loops.inside import Inside
+from paramnoise.markdown import table_lines
 
 TRAIN_STEPS, BATCH, BUFFER, HIDDEN = 4, 256, 131_072, (64, 64)
 ROLLOUT_STEPS, MINIBATCHES, EPOCHS = 32, 8, {"pqn": 2, "ppo": 4}
@@ -257,8 +258,8 @@ def main() -> None:
     pool = "" if options.pool is None else f", a pool of {options.pool}"
     print(f"{agent} on {env_name}{pool}, {options.rounds} windows of {options.steps} steps, {device}")
     heads = ["environments", *names, *(f"{one} / {other}: median (least to greatest)" for one, other in ratios)]
-    print("|", " | ".join(heads), "|\n|---|" + "---:|" * (len(heads) - 1))
-    for num_envs in options.num_envs:
+
+    def row(num_envs: int) -> list[str]:
         windows: dict[str, Window] = {}
         for name in names:
             if name == "rejax":
@@ -274,7 +275,10 @@ def main() -> None:
         for one, other in ratios:
             values = sorted(row[one] / row[other] for row in rounds)
             shown.append(f"{statistics.median(values):.2f} ({values[0]:.2f} to {values[-1]:.2f})")
-        print("|", " | ".join([f"{num_envs:,}", *shown]), "|", flush=True)
+        return [f"{num_envs:,}", *shown]
+
+    for line in table_lines(heads, map(row, options.num_envs), right=heads[1:]):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import argparse
 import statistics
 import time
 import warnings
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import sb3_contrib
@@ -22,6 +21,7 @@ import torch
 from stable_baselines3.common.env_util import make_vec_env
 
 from paramnoise import sb3
+from paramnoise.markdown import table_lines
 
 
 class Contest(NamedTuple):
@@ -47,6 +47,14 @@ ON_POLICY = {
     "PPO": Contest(stable_baselines3.PPO, sb3.PPO, sb3.LayerNormActorCriticPolicy, "MountainCar-v0", 2_048),
     "A2C": Contest(stable_baselines3.A2C, sb3.A2C, sb3.LayerNormActorCriticPolicy, "MountainCar-v0", 400),
 }
+HEADS = (
+    "algorithm",
+    "environments",
+    "plain, steps per CPU second",
+    "CPU time, noisy / plain",
+    "by round",
+    "by the clock",
+)
 
 
 class Cost(NamedTuple):
@@ -75,16 +83,17 @@ def measure(name: str, num_envs: int, rounds: int) -> tuple[list[Cost], list[Cos
     return costs
 
 
-def cells(plain: Sequence[Cost], noisy: Sequence[Cost], steps: int) -> str:
-    """Of a table's row: steps per CPU second without noise, and the ratios."""
-    (cpu, clock), (noisy_cpu, noisy_clock) = zip(*plain, strict=True), zip(*noisy, strict=True)
+def row(name: str, num_envs: int, rounds: int) -> tuple[str, ...]:
+    """A row of the table: steps per CPU second without noise, and the ratios."""
+    (cpu, clock), (noisy_cpu, noisy_clock) = (zip(*costs, strict=True) for costs in measure(name, num_envs, rounds))
     by_round = sorted(after / before for before, after in zip(cpu, noisy_cpu, strict=True))
     cpu_ratio, clock_ratio = (
         statistics.median(after) / statistics.median(before)
         for before, after in ((cpu, noisy_cpu), (clock, noisy_clock))
     )
-    speed = f"{steps / statistics.median(cpu):,.0f}"
-    return f"{speed} | {cpu_ratio:.2f} | {by_round[0]:.2f} to {by_round[-1]:.2f} | {clock_ratio:.2f}"
+    steps = {**OFF_POLICY, **ON_POLICY}[name].steps * num_envs
+    speed, spread = f"{steps / statistics.median(cpu):,.0f}", f"{by_round[0]:.2f} to {by_round[-1]:.2f}"
+    return name, str(num_envs), speed, f"{cpu_ratio:.2f}", spread, f"{clock_ratio:.2f}"
 
 
 def main() -> None:
@@ -97,14 +106,9 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    print(
-        "| algorithm | environments | plain, steps per CPU second | CPU time, noisy / plain | by round | by the clock |"
-    )
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for name in args.algorithms:
-        for num_envs in args.envs:
-            steps = {**OFF_POLICY, **ON_POLICY}[name].steps * num_envs
-            print(f"| {name} | {num_envs} | {cells(*measure(name, num_envs, args.rounds), steps)} |", flush=True)
+    rows = (row(name, num_envs, args.rounds) for name in args.algorithms for num_envs in args.envs)
+    for line in table_lines(HEADS, rows, right=HEADS[1:]):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

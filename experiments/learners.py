@@ -28,7 +28,6 @@ import gymnasium as gym
 import numpy as np
 from rich.table import Table
 
-from paramnoise.claims.report import with_table
 from paramnoise.envs.base import ENVS
 from paramnoise.figures.base import Method
 from paramnoise.figures.curve_results import Point, read_results, write_results
@@ -37,6 +36,7 @@ from paramnoise.figures.curve_summary import table_console
 from paramnoise.figures.figure_sweep import Sweep, run_sweep
 from paramnoise.figures.pieces import Progress
 from paramnoise.figures.statistics import Estimate, estimate_ratio, interquartile_mean, normalise
+from paramnoise.markdown import markdown_table, with_table
 from paramnoise.parallel.engine import Engine
 from paramnoise.parallel.process import cores
 from paramnoise.parallel.sweep import Line
@@ -387,8 +387,8 @@ def report(out: Path) -> int:
 
 def table(points: Sequence[Point]) -> str:
     """The page's table, from results.csv alone: a row per agent, run or not."""
-    header = ("agent", "peer", "IQM, ours", "IQM, peer", "ratio (95% interval)", f"lower end at least {ASKED}", "seeds")
-    lines: list[Sequence[str]] = [header, ["---"] * len(header)]
+    heads = ("agent", "peer", "IQM, ours", "IQM, peer", "ratio (95% interval)", f"lower end at least {ASKED}", "seeds")
+    lines: list[Sequence[str]] = []
     for agent, compared in AGENTS.items():
         own = [point for point in points if point.algorithm == agent]
         name = (agent.upper(), LIBRARIES[compared.library])
@@ -401,7 +401,7 @@ def table(points: Sequence[Point]) -> str:
         interval = f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
         reached = "yes" if ratio.low >= ASKED else "no"
         lines.append((*name, f"{ours:.3f}", f"{theirs:.3f}", interval, reached, f"{seeds} of {SEEDS}"))
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table(heads, lines)
 
 
 class Curves(NamedTuple):

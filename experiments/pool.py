@@ -16,6 +16,7 @@ from paramnoise.envs.gymnax import gymnax_env
 from paramnoise.explorations import EpsilonGreedy, ParameterNoise
 from paramnoise.explorations.base import Exploration
 from paramnoise.loops.compiled import CompiledLoop
+from paramnoise.markdown import table_lines
 
 TRAIN_STEPS, EVALUATIONS = 8, 5
 
@@ -64,11 +65,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10_000_000)
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
-    print("| explorer | mean of seeds, by evaluation | last, by seed |\n|---|---|---|")
-    for name in options.explorers:
+
+    def row(name: str) -> tuple[str, str, str]:
         found = returns(options.env, name, options.num_envs, options.steps, options.seeds)
         means, last = (" ".join(f"{value:.1f}" for value in values) for values in (found.mean(axis=1), found[-1]))
-        print(f"| {name} | {means} | {last} |", flush=True)
+        return name, means, last
+
+    heads = ("explorer", "mean of seeds, by evaluation", "last, by seed")
+    for line in table_lines(heads, map(row, options.explorers)):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import gymnasium as gym
 
 import paramnoise as pn
-from paramnoise.claims.report import with_table
 from paramnoise.figures.curve_runs import CurveRun, check_envs
 from paramnoise.figures.figure_sweep import Sweep, run_sweep
+from paramnoise.markdown import markdown_table, with_table
 from paramnoise.parallel.engine import Engine
 from paramnoise.parallel.process import cores
 from paramnoise.parallel.sweep import Line
@@ -230,8 +230,8 @@ def read_results(path: Path) -> list[Measured]:
 
 def table(rows: Sequence[Measured]) -> str:
     """The page's table, from results.csv alone: a row per task and exploration, measured or not."""
-    header = ("task", "solved at", "steps", "command", "median", "seeds", "solved", "reached after", "steps/s")
-    lines: list[tuple[str, ...]] = [header, ("---",) * 2 + ("---:",) + ("---",) + ("---:",) + ("---",) + ("---:",) * 3]
+    heads = ("task", "solved at", "steps", "command", "median", "seeds", "solved", "reached after", "steps/s")
+    lines: list[tuple[str, ...]] = []
     for task in TASKS.values():
         for exploration in task.explorations:
             own = [row for row in rows if (row.env, row.exploration) == (task.env, exploration)]
@@ -241,7 +241,7 @@ def table(rows: Sequence[Measured]) -> str:
                 lines.append((*name, f"{own[0].steps:,}", command, *_cells(own, task)))
             else:
                 lines.append((*name, "", command, "not measured yet", "", "", "", ""))
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table(heads, lines, right=("steps", "median", "solved", "reached after", "steps/s"))
 
 
 def _cells(rows: Sequence[Measured], task: Task) -> tuple[str, ...]:

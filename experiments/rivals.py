@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paramnoise.claims.report import with_table
 from paramnoise.figures.rivals import KINDS, RIVALS
+from paramnoise.markdown import with_table
 from paramnoise.runs.checkpoint import write_atomically
 
 REPOSITORY = Path(__file__).parent.parent

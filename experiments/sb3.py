@@ -30,8 +30,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize, 
 
 from paramnoise import sb3
 from paramnoise.claims.paper import CARTPOLE, MOUNTAIN_CAR, SOLVED
-from paramnoise.claims.report import with_table
 from paramnoise.envs.chain import horizon, optimal_return
+from paramnoise.markdown import markdown_table, with_table
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.runs.directory import csv_text
 from paramnoise.validation import UsageError, lookup
@@ -340,8 +340,8 @@ def read_results(path: Path) -> list[dict[str, str]]:
 
 def table(rows: Sequence[dict[str, str]]) -> str:
     """The page's table: a row per task and exploration, measured or not."""
-    lines = ["| task | steps | exploration | noise-free returns at the end, by seed | solved | after (median) |"]
-    lines.append("| --- | ---: | --- | --- | ---: | ---: |")
+    heads = ("task", "steps", "exploration", "noise-free returns at the end, by seed", "solved", "after (median)")
+    lines = []
     for task in TASKS.values():
         for exploration in task.explorations:
             own = [row for row in rows if (row["task"], row["exploration"]) == (task.name, exploration)]
@@ -355,8 +355,8 @@ def table(rows: Sequence[dict[str, str]]) -> str:
                 f"{len(solved)} of {len(own)}" if own else "",
                 f"{statistics.median(solved):,.0f}" if solved else "",
             )
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+            lines.append(cells)
+    return markdown_table(heads, lines, right=("steps", "solved", "after (median)"))
 
 
 def page(text: str, rows: Sequence[dict[str, str]]) -> str:

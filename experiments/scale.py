@@ -31,6 +31,7 @@ from paramnoise.keys import EVALUATE
 from paramnoise.loops import compiled, jax_steps
 from paramnoise.loops.jax_steps import LoopState
 from paramnoise.loops.step import key_for
+from paramnoise.markdown import with_table
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.validation import UsageError, lookup
 
@@ -228,8 +229,6 @@ def chosen(options: Any) -> list[Cell]:
 
 def page(text: str, results: Sequence[Outcome]) -> str:
     """The page with the tables of these results between its marks, and the pictures that `draw` makes of them."""
-    from paramnoise.claims.report import with_table  # rich and the claims are not needed to run
-
     measured = {outcome.part for outcome in results}
     for part in PARTS:
         picture = f"\n\n{picture_of(part)}" if part in measured and part not in SIZES else ""

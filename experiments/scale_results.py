@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scale_cells import GAMES, LABELS, SIZES
 
+from paramnoise.markdown import markdown_table
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.runs.directory import csv_text
 
@@ -97,12 +98,12 @@ def table(part: str, results: Sequence[Outcome]) -> str:
 def _sizes_table(part: str, results: Sequence[Outcome]) -> str:
     """A row per explorer, a column per size: median steps and seconds until solved, and the seeds that have."""
     sizes = sorted(SIZES[part])
-    lines = [_row(["explorer", *(f"size {size}" for size in sizes)]), _row(["---"] * (len(sizes) + 1))]
+    rows = []
     for explorer, label in LABELS.items():
         found = [[o for o in results if (o.explorer, o.size) == (explorer, size)] for size in sizes]
         if any(found):
-            lines.append(_row([label, *(_until_solved(own) if own else "not measured yet" for own in found)]))
-    return "\n".join(lines)
+            rows.append([label, *(_until_solved(own) if own else "not measured yet" for own in found)])
+    return markdown_table(["explorer", *(f"size {size}" for size in sizes)], rows)
 
 
 def _until_solved(results: Sequence[Outcome]) -> str:
@@ -116,7 +117,7 @@ def _until_solved(results: Sequence[Outcome]) -> str:
 def _returns_table(results: Sequence[Outcome]) -> str:
     """A row per task, agent and explorer: noise-free returns at the end."""
     heads = ["task", "agent", "explorer", "environments", "steps", "mean over seeds", "by seed", "seconds of all seeds"]
-    lines = [_row(heads), _row(["---"] * len(heads))]
+    rows = []
     cells: dict[tuple[str, str, str], list[Outcome]] = {}
     for outcome in results:
         cells.setdefault((outcome.task, outcome.algorithm, outcome.explorer), []).append(outcome)
@@ -125,12 +126,8 @@ def _returns_table(results: Sequence[Outcome]) -> str:
         last = [outcome.final_return for outcome in own]
         numbers = [f"{own[0].num_envs:,}", f"{own[0].steps:,}", f"{statistics.mean(last):.1f}"]
         seeds = " ".join(f"{value:.1f}" for value in last)
-        lines.append(_row([task, algorithm.upper(), explorer, *numbers, seeds, f"{own[0].seconds:.0f}"]))
-    return "\n".join(lines)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        rows.append([task, algorithm.upper(), explorer, *numbers, seeds, f"{own[0].seconds:.0f}"])
+    return markdown_table(heads, rows)
 
 
 class Median(NamedTuple):

@@ -18,6 +18,7 @@ ROOMS = (
         "plugins",
         "gymnasium_ids",
         "schedules",
+        "markdown",
         "noise",
         "networks",
         "explorations",

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from paramnoise.claims.base import Claim, Number, Outcome
 from paramnoise.figures.curve_summary import table_console
+from paramnoise.markdown import markdown_table, with_table
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.validation import UsageError
 
@@ -82,7 +83,7 @@ def verdicts_in_markdown(outcomes: Iterable[Outcome]) -> str:
         )
         for outcome in outcomes
     ]
-    return _markdown(("claim", "where", "verdict", "evidence", "rule fixed"), rows)
+    return markdown_table(("claim", "where", "verdict", "evidence", "rule fixed"), rows)
 
 
 def rules_in_markdown(claims: Iterable[Claim]) -> str:
@@ -97,12 +98,7 @@ def rules_in_markdown(claims: Iterable[Claim]) -> str:
         )
         for claim in claims
     ]
-    return _markdown(("claim", "figure", "rule", "asks for", "fixed"), rows)
-
-
-def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table(("claim", "figure", "rule", "asks for", "fixed"), rows)
 
 
 def with_tables(path: Path, outcomes: Sequence[Outcome]) -> str:
@@ -120,10 +116,3 @@ def with_tables(path: Path, outcomes: Sequence[Outcome]) -> str:
     for word in marked:
         page = with_table(page, word, tables[word])
     return page
-
-
-def with_table(page: str, word: str, table: str) -> str:
-    """A page with a table in the place that `<!-- word -->` and `<!-- /word -->` mark."""
-    before, _, rest = page.partition(f"<!-- {word} -->")
-    _, _, after = rest.partition(f"<!-- /{word} -->")
-    return f"{before}<!-- {word} -->\n{table}\n<!-- /{word} -->{after}"

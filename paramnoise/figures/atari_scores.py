@@ -13,6 +13,7 @@ from paramnoise.figures.atari_results import Score
 from paramnoise.figures.base import Method
 from paramnoise.figures.curve_results import Point
 from paramnoise.figures.curve_summary import compare, table_console
+from paramnoise.markdown import markdown_table
 from paramnoise.runs.checkpoint import write_atomically
 
 ES_FRAMES, DQN_FRAMES = 1_000_000_000, 40_000_000
@@ -107,7 +108,8 @@ def report(scores: Sequence[Score], methods: Sequence[Method], path: Path) -> No
     for env in dict.fromkeys(score.env for score in scores if score.env not in {row.game for row in found}):
         print(f"{env}: not in the table, since its runs have no evaluation at the same step")
     print(NOTE)
-    write_atomically(path, lambda file: file.write(_markdown(header, lines).encode()))
+    text = f"{markdown_table(header, lines, right=header[1:])}\n\n{NOTE[0].upper()}{NOTE[1:]}.\n"
+    write_atomically(path, lambda file: file.write(text.encode()))
     print(path)
 
 
@@ -135,12 +137,6 @@ def cells_of(row: Row) -> list[str]:
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     published = row.published or (math.nan,) * len(Published._fields)
     return [row.game, f"{_millions(row.frames)}{cut}", seeds, *map(_number, (*row.ours, *published))]
-
-
-def _markdown(header: list[str], lines: list[list[str]]) -> str:
-    ruler = ["---", *["---:"] * (len(header) - 1)]
-    text = "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ruler, *lines))
-    return f"{text}\n\n{NOTE[0].upper()}{NOTE[1:]}.\n"
 
 
 def _millions(frames: int) -> str:

@@ -22,6 +22,7 @@ from paramnoise.figures.curve_summary import table_console
 from paramnoise.figures.curves import SUMMARY
 from paramnoise.figures.figure_sweep import Sweep
 from paramnoise.figures.standings import HEADER, Group, Standing, cells, standings, write_standings
+from paramnoise.markdown import markdown_table
 from paramnoise.parallel.engine import Engine
 from paramnoise.validation import UsageError, lookup
 
@@ -193,12 +194,12 @@ class RivalsFigure(Figure[RivalsScale]):
 
     def markdown(self, kind: str, out: Path) -> str:
         """The table of one kind of parts; a part without results has a row that says so."""
-        lines: list[Sequence[str]] = [HEADER, ["---"] * len(HEADER)]
+        lines: list[Sequence[str]] = []
         for part in self.parts:
             if part.kind == kind:
                 rows = part.standings(out)
                 lines += [cells(row, find_agent(row.algorithm).title) for row in rows] or [_not_run(part)]
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return markdown_table(HEADER, lines)
 
 
 def _not_run(part: Part) -> tuple[str, ...]:
