@@ -2,55 +2,35 @@
 
     python experiments/pool.py --explorers epsilon-greedy each 256 32
 
-`each` is a policy for each environment. All seeds of an explorer train in one program, meant for a GPU; the table has
-noise-free returns at the end, over 32 episodes of each seed.
+`each` is a policy for each environment; DQN is that of `scale.py`. All seeds of an explorer train in one program, meant
+for a GPU; the table has noise-free returns at the end, over 32 episodes of each seed.
 """
 
 import argparse
 
 import numpy as np
+from scale_cells import MINATAR_EVAL_EPISODES, minatar_dqn
 
-from paramnoise.agents.base import find_agent
-from paramnoise.agents.dqn import DQNConfig
 from paramnoise.envs.gymnax import gymnax_env
-from paramnoise.explorations import EpsilonGreedy, ParameterNoise
-from paramnoise.explorations.base import Exploration
 from paramnoise.loops.compiled import CompiledLoop
 from paramnoise.markdown import table_lines
 
-TRAIN_STEPS, EVALUATIONS = 8, 5
-
-
-def explorer(name: str, num_envs: int, steps: int) -> Exploration:
-    """Epsilon-greedy, or noise with one policy for each environment or a pool of so many."""
-    if name == "epsilon-greedy":
-        return EpsilonGreedy(anneal_steps=steps // 10)
-    return ParameterNoise(adapt_every=num_envs, anneal_steps=steps // 10, pool=None if name == "each" else int(name))
+EVALUATIONS = 5
 
 
 def returns(env_name: str, name: str, num_envs: int, steps: int, seeds: int) -> np.ndarray:
-    """The noise-free returns of each seed, [evaluations, seeds]."""
+    """The noise-free returns of each seed, [evaluations, seeds]; an explorer's name may be the size of its pool."""
     env = gymnax_env(env_name, {})
-    train_every = num_envs // TRAIN_STEPS
-    config = DQNConfig(
-        network="minatar",
-        learning_rate=2.5e-4,
-        double_q=True,
-        batch_size=256,
-        buffer_size=131_072,
-        learning_starts=2 * num_envs,
-        train_every=train_every,
-        target_every=100 * train_every,
-    )
-    learner = find_agent("dqn").build(config, env_name, env.observation_space, env.action_space)
-    every = steps // EVALUATIONS
+    explorer = name if name == "epsilon-greedy" else "parameter"
+    pool = None if name in ("epsilon-greedy", "each") else int(name)
+    learner, exploration = minatar_dqn(explorer, env, num_envs, steps, pool)
     loop = CompiledLoop(
         learner,
-        explorer(name, num_envs, steps),
+        exploration,
         env,
         seeds=range(seeds),
-        eval_every=every,
-        eval_episodes=32,
+        eval_every=steps // EVALUATIONS,
+        eval_episodes=MINATAR_EVAL_EPISODES,
         num_envs=num_envs,
     )
     return loop.run(EVALUATIONS)["eval_return_mean"]

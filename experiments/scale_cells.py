@@ -53,7 +53,7 @@ EVALUATIONS_EACH = {"deepsea": 1, "chain": 2, "shuffled": 1}
 """In each of them."""
 ONE_STEPS, ONE_EVERY = 60_000, 1_000
 """Steps of one environment at the most, and between evaluations: about as long by the clock."""
-MINATAR_STEPS, MINATAR_EVALUATIONS, MINATAR_TRAIN_STEPS = 10_000_000, 10, 8
+MINATAR_STEPS, MINATAR_EVALUATIONS, MINATAR_EVAL_EPISODES, MINATAR_TRAIN_STEPS = 10_000_000, 10, 32, 8
 BRAX_ENVS, BRAX_SECONDS, BRAX_EVERY = 2_048, 25.0, 500_000
 
 
@@ -206,29 +206,46 @@ def _build(name: str, config: Any, env: JaxEnv) -> Learner:
 def _minatar(cell: Cell, num_envs: int | None) -> Training:
     """DQN or PQN on a game of MinAtar."""
     env = compact(gymnax_env(f"{cell.task}-MinAtar", {}))
-    preset = MINATAR_PRESET.agents[cell.algorithm]
-    is_pqn = cell.algorithm == "pqn"
-    num_envs = num_envs or (preset.run["num_envs"] if is_pqn else NUM_ENVS)
-    if is_pqn:
+    if cell.algorithm == "pqn":
+        preset = MINATAR_PRESET.agents["pqn"]
+        num_envs = num_envs or preset.run["num_envs"]
         learner = _build("pqn", pqn.PQNConfig(**preset.settings), env)
-        explored = dict(preset.explorations[cell.explorer])
+        kind = ParameterNoise if cell.explorer == "parameter" else EpsilonGreedy
+        exploration: Exploration = kind(**preset.explorations[cell.explorer])
     else:
-        train_every = num_envs // MINATAR_TRAIN_STEPS
-        config = dqn.DQNConfig(
-            network="minatar",
-            learning_rate=2.5e-4,
-            double_q=True,
-            batch_size=256,
-            buffer_size=32 * num_envs,
-            learning_starts=2 * num_envs,
-            train_every=train_every,
-            target_every=100 * train_every,
-        )
-        learner, explored = _build("dqn", config, env), {"anneal_steps": MINATAR_STEPS // 10}
-        explored |= {"adapt_every": num_envs} if cell.explorer == "parameter" else {}
-    exploration = (ParameterNoise if cell.explorer == "parameter" else EpsilonGreedy)(**explored)
+        num_envs = num_envs or NUM_ENVS
+        learner, exploration = minatar_dqn(cell.explorer, env, num_envs, MINATAR_STEPS)
     pieces = MINATAR_STEPS // (MINATAR_EVALUATIONS * num_envs * steps_between(learner, num_envs))
-    return Training(learner, exploration, env, num_envs, pieces, MINATAR_EVALUATIONS, 32)
+    return Training(learner, exploration, env, num_envs, pieces, MINATAR_EVALUATIONS, MINATAR_EVAL_EPISODES)
+
+
+def minatar_dqn(
+    explorer: str, env: JaxEnv, num_envs: int, steps: int, pool: int | None = None
+) -> tuple[Learner, Exploration]:
+    """DQN on a game of MinAtar, and its exploration.
+
+    Args:
+        explorer: epsilon-greedy or parameter.
+        env: the game.
+        num_envs: of a seed.
+        steps: of a seed, over all its environments; exploration is annealed in the first tenth.
+        pool: the perturbed policies that all environments share; None: one for each.
+    """
+    train_every = num_envs // MINATAR_TRAIN_STEPS
+    config = dqn.DQNConfig(
+        network="minatar",
+        learning_rate=2.5e-4,
+        double_q=True,
+        batch_size=256,
+        buffer_size=32 * num_envs,
+        learning_starts=2 * num_envs,
+        train_every=train_every,
+        target_every=100 * train_every,
+    )
+    learner = _build("dqn", config, env)
+    if explorer == "epsilon-greedy":
+        return learner, EpsilonGreedy(anneal_steps=steps // 10)
+    return learner, ParameterNoise(adapt_every=num_envs, anneal_steps=steps // 10, pool=pool)
 
 
 def _brax(cell: Cell, num_envs: int) -> Training:
