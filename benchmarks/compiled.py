@@ -11,7 +11,8 @@ An agent on one of gymnax's environments, with networks of 64-64, or MinAtar's o
 - PQN and PPO gather 32 steps of every environment and go through them in 8 minibatches, 2 times (PQN) or 4 (PPO).
 
 `plain` is the agent with noise on its actions and without layer norm, but for PQN, whose networks have it; it is what
-rejax's algorithm of that name is. `epsilon-greedy` and `parameter` have layer norm. `environment` is no agent: all
+rejax's algorithm of that name is. `epsilon-greedy`, `parameter` and `half` have layer norm; `half` is parameter noise
+whose policies are kept in half precision. `environment` is no agent: all
 environments are stepped by random actions, in a program of the same kind. Equal in `plain` and `rejax` are networks,
 their nonlinearity, Adam and its step sizes, gamma and lambda, batches, minibatches, epochs, replay's size, and train
 steps of critics and actors for each environment step. Not equal: rejax draws from replay without replacement; its
@@ -51,15 +52,21 @@ PER_CALL = 512
 ENVS = {"dqn": "CartPole-v1", "pqn": "CartPole-v1", "ppo": "CartPole-v1", "sac": "Pendulum-v1", "td3": "Pendulum-v1"}
 """The agents, and where they train unless told otherwise."""
 EXPLORERS = {
-    "dqn": ("epsilon-greedy", "parameter", "plain"),
-    "pqn": ("epsilon-greedy", "parameter", "plain"),
+    "dqn": ("epsilon-greedy", "parameter", "half", "plain"),
+    "pqn": ("epsilon-greedy", "parameter", "half", "plain"),
     "ppo": ("plain",),
-    "sac": ("parameter", "plain"),
-    "td3": ("parameter", "plain"),
+    "sac": ("parameter", "half", "plain"),
+    "td3": ("parameter", "half", "plain"),
 }
 """The contenders of ours."""
-CONTENDERS = ("epsilon-greedy", "parameter", "plain", "rejax", "environment")
-RATIOS = (("parameter", "epsilon-greedy"), ("parameter", "plain"), ("plain", "rejax"), ("plain", "environment"))
+OURS, OTHERS = ("epsilon-greedy", "parameter", "half", "plain"), ("rejax", "environment")
+RATIOS = (
+    ("parameter", "epsilon-greedy"),
+    ("half", "epsilon-greedy"),
+    ("parameter", "plain"),
+    ("plain", "rejax"),
+    ("plain", "environment"),
+)
 
 Window = Callable[[int], float]
 """Trains for so many steps of every environment and returns the environment steps per second."""
@@ -67,8 +74,8 @@ Window = Callable[[int], float]
 
 def explorer(agent: str, name: str, num_envs: int, pool: int | None) -> Exploration:
     """The exploration of that contender; sigma is adapted once for every step of all environments."""
-    if name == "parameter":
-        return ParameterNoise(delta=0.1, adapt_every=num_envs, pool=pool)
+    if name in ("parameter", "half"):
+        return ParameterNoise(delta=0.1, adapt_every=num_envs, pool=pool, half_precision=name == "half")
     if agent == "td3":
         return Gaussian(sigma=EXPLORATION_NOISE)
     return EpsilonGreedy(anneal_steps=1_000_000) if agent in ("dqn", "pqn") else NoNoise()
@@ -244,13 +251,13 @@ def main() -> None:
     parser.add_argument("--agent", choices=tuple(ENVS), default="dqn")
     parser.add_argument("--env", help="one of gymnax's ids; unset: CartPole-v1, or Pendulum-v1 for SAC and TD3")
     parser.add_argument("--num-envs", type=int, nargs="+", default=[1024, 4096, 16384])
-    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS[:2])
+    parser.add_argument("--contenders", nargs="+", choices=(*OURS, *OTHERS), default=OURS[:2])
     parser.add_argument("--pool", type=int, help="perturbed policies that all environments share; unset: one for each")
     parser.add_argument("--steps", type=int, default=2_000, help="of every environment, in a window")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     agent, names, env_name = options.agent, options.contenders, options.env or ENVS[options.agent]
-    possible = (*EXPLORERS[agent], *CONTENDERS[3:])
+    possible = (*EXPLORERS[agent], *OTHERS)
     if not set(names) <= set(possible):
         parser.error(f"the contenders of {agent} are {', '.join(possible)}")
     ratios = [pair for pair in RATIOS if set(pair) <= set(names)]

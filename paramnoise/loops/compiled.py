@@ -27,6 +27,9 @@ from paramnoise.loops.step import Losses, TrainState, key_for
 from paramnoise.networks.policies import Policy
 from paramnoise.noise.many import MANY
 
+GRAPH = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
+"""What may be part of a CUDA graph: what XLA takes anyway, loops and branches."""
+
 
 class CompiledLoop:
     """Training of one agent per seed, side by side; owns nothing but arrays."""
@@ -86,10 +89,18 @@ class CompiledLoop:
         return self.learner.policy(steps.at_member(self.state.train.learner, member))
 
 
-def compiler_options() -> dict[str, str | bool] | None:
-    """How programs of many small parts are compiled: on a GPU, parts that do not depend on each other run at once."""
-    is_gpu = jax.default_backend() == "gpu"
-    return {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"} if is_gpu else None
+def compiler_options(devices: int = 1) -> dict[str, str | int] | None:
+    """How programs of many small parts are compiled for so many devices.
+
+    On a GPU parts that do not depend on each other run at once. On one GPU a whole program is one CUDA graph, however
+    small a part of it is, so that loops and branches do not ask the host how to go on.
+    """
+    if jax.default_backend() != "gpu":
+        return None
+    at_once: dict[str, str | int] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+    if devices > 1:  # collectives, which a graph cannot hold, would keep whole loops out of it
+        return at_once
+    return {**at_once, "xla_gpu_enable_command_buffer": GRAPH, "xla_gpu_graph_min_graph_size": 1}
 
 
 def for_training(env: JaxEnv, terminal_time_limits: bool) -> JaxEnv:
@@ -109,9 +120,9 @@ def init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int,
         env_state=env_state,
         starts=jnp.ones(num_envs, bool),
         running_return=jnp.zeros(num_envs),
-        episodes=jnp.int32(0),
-        ended_returns=jnp.float32(0),
-        ended=jnp.int32(0),
+        episodes=jnp.zeros(num_envs, jnp.int32),
+        ended_returns=jnp.zeros(num_envs),
+        ended=jnp.zeros(num_envs, jnp.int32),
         waits=jnp.ones(num_envs, bool),
     )
     if learner.experience == "replay":
@@ -178,11 +189,11 @@ def _epoch(
     state = advance(learner, exploration, env, state, count)
     key = key_for(state.train, EVALUATE)
     returns = jax_steps.evaluate(learner.policy(state.train.learner), env, key, eval_episodes)
-    ended_returns, ended = state.ended_returns, state.ended
+    ended_returns, ended = jnp.sum(state.ended_returns), jnp.sum(state.ended)
     state, reported = report(exploration, state)
     row = {
         "step": state.train.step,
-        "episodes": state.episodes,
+        "episodes": jnp.sum(state.episodes),
         "eval_return_mean": jnp.mean(returns),
         "eval_return_median": jnp.median(returns),
         "train_return_mean": ended_returns / ended,

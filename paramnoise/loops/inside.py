@@ -85,7 +85,9 @@ class Inside:
         count = min(self._per_call, -(-(until - self.progress.step) // self._piece))
         began = time.perf_counter()
         self._state = self._run(self._state, np.int32(count))
-        episodes, total, ended = jax.device_get((self._state.episodes, self._state.ended_returns, self._state.ended))
+        state = self._state
+        counts = jax.device_get((state.episodes, state.ended_returns, state.ended))
+        episodes, total, ended = (of_each.sum(axis=-1) for of_each in counts)
         seconds = time.perf_counter() - began
         wanted = max(1, min(int(count * CALL_SECONDS / max(seconds, 1e-9)), MOST_GROWTH * count))
         if count == self._per_call or wanted < count:  # a short call says little of how long one could be
@@ -191,7 +193,7 @@ def _programs(
             over_seeds(advance, seeds, (along, None), along),
             donate_argnums=0,
             out_shardings=places,
-            compiler_options=compiled.compiler_options(),
+            compiler_options=compiled.compiler_options(devices),
         ),
         jax.jit(
             over_seeds(report, seeds, (along,), (along, 0)),

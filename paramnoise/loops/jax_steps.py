@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from paramnoise.agents.base import Learner
 from paramnoise.experience.replay import Transition
@@ -23,9 +24,12 @@ from paramnoise.loops.environments import JaxEnv, step_or_reset
 from paramnoise.loops.feeds import rollout as rollouts
 from paramnoise.loops.step import Behaviour, TrainState, key_for
 from paramnoise.networks.policies import Policy, noise_free_actions
+from paramnoise.noise.many import loops_are_cheap
 
 SEEDS = "seeds"
 """The `vmap` axis of the seeds that run side by side."""
+UNROLL = 8
+"""Steps of a batch that are written out one after the other on an accelerator, where each round of a loop costs."""
 
 
 class LoopState(NamedTuple):
@@ -39,9 +43,9 @@ class LoopState(NamedTuple):
     running_return: Array
     """The return so far of each environment's episode."""
     episodes: Array
-    """Episodes ended so far."""
+    """Episodes of each environment ended so far: a sum over all of them at every step would cost a GPU more."""
     ended_returns: Array
-    """The sum of returns of the episodes that ended since the last evaluation."""
+    """The sum of returns of each environment's episodes that ended since the last evaluation."""
     ended: Array
     """Their number."""
     waits: Array
@@ -61,13 +65,24 @@ def behaviour_of(learner: Learner, state: LoopState) -> Behaviour:
     return Behaviour(training.exploration, learner.policy(training.learner), training.key, training.step)
 
 
-def begin(learner: Learner, exploration: Exploration, state: LoopState, policy: Any = None) -> LoopState:
-    """Begins all episodes that wait for it, with the arrays of a policy; None: the learner's own."""
+def begin(learner: Learner, exploration: Exploration, state: LoopState, policy: Array | None = None) -> LoopState:
+    """Begins all episodes that wait for it, with the numbers of a policy; None: the learner's own."""
     behaviour = behaviour_of(learner, state)
     if policy is not None:
-        behaviour = behaviour._replace(policy=eqx.combine(policy, behaviour.policy))
+        behaviour = behaviour._replace(policy=_with_numbers(behaviour.policy, policy))
     explored = steps.begin_if_any(exploration, behaviour, state.waits, SEEDS)
     return state._replace(train=state.train._replace(exploration=explored), waits=jnp.zeros_like(state.waits))
+
+
+def numbers_of(policy: Policy) -> Array:
+    """All numbers of a policy, as one array."""
+    return ravel_pytree(eqx.filter(policy, eqx.is_array))[0]
+
+
+def _with_numbers(policy: Policy, numbers: Array) -> Policy:
+    """The policy with other numbers."""
+    arrays, rest = eqx.partition(policy, eqx.is_array)
+    return eqx.combine(ravel_pytree(arrays)[1](numbers), rest)
 
 
 def choose(learner: Learner, exploration: Exploration, state: LoopState) -> tuple[LoopState, Array]:
@@ -101,26 +116,16 @@ def _keys_at(key: Array, num_envs: int, step: Array) -> StepKeys:
 def step(learner: Learner, env: JaxEnv, state: LoopState, actions: Array) -> tuple[LoopState, Transition]:
     """One step of every environment with its episodes counted, and what happened, as replay stores it."""
     keys = _keys_at(state.train.key, actions.shape[0], state.train.step)
-    after, happened, ends = _execute(learner, env, keys, state, actions)
+    after, happened, _ = _execute(learner, env, keys, state, actions)
     if learner.drawing.n_step > 1:
         happened = happened._replace(starts=state.starts)
-    return _counted(after, ends.ended, ends.returns), happened
-
-
-class Ends(NamedTuple):
-    """The episodes that a step of every environment ended, [num_envs]."""
-
-    ended: Array
-    truncated: Array
-    """Where a time limit cut one."""
-    returns: Array
-    """Their returns; 0 where none ended."""
+    return after, happened
 
 
 def _execute(
     learner: Learner, env: JaxEnv, keys: StepKeys, state: LoopState, actions: Array
-) -> tuple[LoopState, Transition, Ends]:
-    """One step of every environment; nothing is learned, nor are step and episodes counted.
+) -> tuple[LoopState, Transition, Array]:
+    """One step of every environment with its episodes counted; nothing is learned, nor is the step counted.
 
     Args:
         learner: the agent.
@@ -130,7 +135,7 @@ def _execute(
         actions: what the agent chose.
 
     Returns:
-        The state after, what happened, and what ended.
+        The state after, what happened, and where a time limit cut an episode, bool[num_envs].
     """
     # On-policy, continuous actions are kept as sampled and executed within bounds.
     clips = learner.experience == "rollout" and not learner.spaces.is_discrete
@@ -146,19 +151,12 @@ def _execute(
         env_state=env_state,
         starts=ended,
         running_return=jnp.where(ended, 0.0, returns),
+        episodes=state.episodes + ended,
+        ended_returns=state.ended_returns + jnp.where(ended, returns, 0.0),
+        ended=state.ended + ended,
         waits=ended,
     )
-    return state, happened, Ends(ended, after.truncated, jnp.where(ended, returns, 0.0))
-
-
-def _counted(state: LoopState, ended: Array, returns: Array) -> LoopState:
-    """The state with the episodes that ended, and the sum of their returns, of each environment."""
-    number = jnp.sum(ended)
-    return state._replace(
-        episodes=state.episodes + number,
-        ended_returns=state.ended_returns + jnp.sum(returns),
-        ended=state.ended + number,
-    )
+    return state, happened, after.truncated
 
 
 def gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState) -> tuple[LoopState, Rollout]:
@@ -174,21 +172,17 @@ def gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopS
     keys_at = jax.vmap(functools.partial(_keys_at, training.key, num_envs))
     all_keys = keys_at(training.step + num_envs * jnp.arange(count, dtype=jnp.int32))
 
-    def step(carry: tuple[LoopState, Array, Array], keys: StepKeys) -> tuple[tuple[LoopState, Array, Array], Rollout]:
-        state, ended, returns = carry
+    def step(state: LoopState, keys: StepKeys) -> tuple[LoopState, Rollout]:
         time = state.train.experience.time
         chosen, actions = _choose_with(keys.act, learner, exploration, begin(learner, exploration, state))
-        after, happened, ends = _execute(learner, env, keys, chosen, actions)
+        after, happened, truncated = _execute(learner, env, keys, chosen, actions)
         offsets = exploration.offsets(after.train.exploration) if learner.needs_offsets else None
         trained = after.train._replace(
             step=state.train.step + num_envs, experience=Episodes(jnp.where(after.starts, 0, time + 1))
         )
-        carry = after._replace(train=trained), ended + ends.ended, returns + ends.returns
-        return carry, Rollout(*happened[:5], ends.truncated, time, None, offsets)
+        return after._replace(train=trained), Rollout(*happened[:5], truncated, time, None, offsets)
 
-    nothing = jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs)
-    (state, *of_each), steps_first = jax.lax.scan(step, (state, *nothing), all_keys)
-    state = _counted(state, *of_each)
+    state, steps_first = jax.lax.scan(step, state, all_keys, unroll=1 if loops_are_cheap() else UNROLL)
     batch = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps_first._replace(offsets=None))
     if not learner.needs_offsets:
         return state, batch

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -12,8 +11,7 @@ from paramnoise.explorations.base import Exploration, is_fixed_by_episode
 from paramnoise.loops import jax_steps
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import JaxEnv
-from paramnoise.loops.jax_steps import SEEDS, LoopState
-from paramnoise.networks.policies import Policy
+from paramnoise.loops.jax_steps import SEEDS, LoopState, numbers_of
 from paramnoise.noise.many import loops_are_cheap
 
 
@@ -25,9 +23,10 @@ class Many(NamedTuple):
     state: LoopState
     ahead: Array | None
     """The next actions, where they are chosen beside the train steps."""
-    policy: Any
-    """The arrays of the policy that episodes were begun with last; None: the learner's. Those that still have to begin
-    get the same, so that it does not matter which of them, and of which seed, a step began."""
+    policy: Array | None
+    """The numbers of the policy that episodes were begun with last; None: the learner's. Those that still have to begin
+    get the same, so that it does not matter which of them, and of which seed, a step began. They are one array: a
+    loop's arrays are copied one by one, which took 10 of 270 microseconds."""
 
 
 def advance(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopState, count: Array | int) -> LoopState:
@@ -56,14 +55,14 @@ def advance(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
         explored = steps.adapt_as_due(learner, exploration, seen, num_envs)
         state = _begin_first(learner, exploration, state._replace(train=seen._replace(exploration=explored)))
         state, ahead = jax_steps.choose(learner, exploration, state) if acts_ahead else (state, None)
-        policy = _arrays(learner.policy(seen.learner)) if is_fixed else None
+        policy = numbers_of(learner.policy(seen.learner)) if is_fixed else None
         state = state._replace(train=trained._replace(exploration=state.train.exploration))
         return Many(carry.done + 1, state, ahead, policy)
 
     def steps_until_many_start(carry: tuple[Array, LoopState]) -> tuple[Array, LoopState]:
         done, state = carry
         state, ahead = jax_steps.choose(learner, exploration, state) if acts_ahead else (state, None)
-        policy = _arrays(learner.policy(state.train.learner)) if is_fixed else None
+        policy = numbers_of(learner.policy(state.train.learner)) if is_fixed else None
         after = jax.lax.while_loop(goes_on, step_and_begin, Many(done, state, ahead, policy))
         return after.done, jax_steps.begin(learner, exploration, after.state, after.policy)
 
@@ -97,7 +96,3 @@ def _begin_first(learner: Learner, exploration: Exploration, state: LoopState) -
     else:
         explored, waits = begin(state.train.exploration, state.waits)
     return state._replace(train=state.train._replace(exploration=explored), waits=waits)
-
-
-def _arrays(policy: Policy) -> Policy:
-    return eqx.filter(policy, eqx.is_array)

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 MANY = 64
@@ -110,7 +111,7 @@ def _replace(draw: Draw, policies: Any, sources: Any, places: Array) -> Any:
         fresh = jax.vmap(draw, in_axes=(0, None))(here, jax.tree.map(lambda leaf: leaf[0], sources))
     else:
         fresh = jax.vmap(draw)(here % per_seed, jax.tree.map(lambda leaf: leaf[here // per_seed], sources))
-    return jax.tree.map(lambda old, new: old.at[places].set(new, mode="drop"), policies, fresh)
+    return jax.tree.map(lambda old, new: old.at[places].set(new.astype(old.dtype), mode="drop"), policies, fresh)
 
 
 def places_of(chosen: Array) -> Array:
@@ -124,11 +125,12 @@ def places_of(chosen: Array) -> Array:
 def numbers_of(chosen: Array) -> Array:
     """How many are chosen before each place, which numbers the chosen from 0 on.
 
-    They are counted by sums with masks, of rows and within rows: on a GPU a running sum is many small programs.
+    They are counted within rows by a product with a triangle of ones, and by rows with a mask: on a GPU a running sum is
+    many small programs. No precision of a product has an error in ones and zeros.
     """
     size = chosen.shape[0]
-    rows = jnp.pad(chosen, (0, -size % ROW)).reshape(-1, ROW).astype(jnp.int32)
-    place, row = jnp.arange(ROW), jnp.arange(rows.shape[0])
-    within = jnp.sum(jnp.where(place < place[:, None], rows[:, None, :], 0), axis=-1)
-    before = jnp.sum(jnp.where((row < row[:, None])[:, :, None], rows, 0), axis=(1, 2))
+    rows = jnp.pad(chosen, (0, -size % ROW)).reshape(-1, ROW).astype(jnp.float32)
+    row = np.arange(rows.shape[0])
+    within = (rows @ np.triu(np.ones((ROW, ROW), np.float32), 1)).astype(jnp.int32)
+    before = jnp.sum(jnp.where((row < row[:, None])[:, :, None], rows, 0), axis=(1, 2)).astype(jnp.int32)
     return (before[:, None] + within).reshape(-1)[:size]

@@ -132,7 +132,7 @@ def resample(
     def choose(new: Any, old: Any) -> Any:
         if not eqx.is_array(new):
             return old
-        return jnp.where(starts.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
+        return jnp.where(starts.reshape((-1,) + (1,) * (new.ndim - 1)), new.astype(old.dtype), old)
 
     return jax.tree.map(choose, fresh, policies)
 

@@ -9,6 +9,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from probes import NEXT, REWARD, TERMINATED, TIME_LIMIT, true_values
 from rollouts import SEGMENTS, handmade
+from scipy import stats
 
 from paramnoise import OnPolicyParameterNoise, UsageError
 from paramnoise.agents import PPOConfig, Spaces, on_policy, ppo
@@ -171,10 +172,20 @@ def test_each_epoch_has_every_row_once_and_leaves_out_what_fills_no_minibatch():
     np.testing.assert_array_equal(np.sort(whole[0]), np.arange(25))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 100, 2_048, 2**16 + 1])
-def test_an_order_of_rows_is_that_of_jax(rows):
-    order = on_policy.permutation(jax.random.PRNGKey(rows), rows)
-    np.testing.assert_array_equal(order, jax.random.permutation(jax.random.PRNGKey(rows), rows))
+@pytest.mark.parametrize("rows", [1, 2, 2_048, 2**16 + 1])
+def test_an_order_of_rows_is_that_of_their_random_numbers_on_any_device(rows, monkeypatch):
+    key = jax.random.PRNGKey(rows)
+    order = on_policy.permutation(key, rows)
+    np.testing.assert_array_equal(np.sort(order), np.arange(rows))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    np.testing.assert_array_equal(on_policy.permutation(key, rows), order)
+
+
+def test_every_order_of_rows_is_equally_likely():
+    orders = jax.vmap(lambda key: on_policy.permutation(key, 3))(jax.random.split(jax.random.PRNGKey(0), 6_000))
+    counts = np.unique(np.asarray(orders), axis=0, return_counts=True)[1]
+    assert len(counts) == 6
+    assert stats.chisquare(counts).pvalue > 0.001
 
 
 @pytest.mark.parametrize("below", [3, 2**16 + 5, 2**32 - 1])  # many that are equal, many with equal halves, few

@@ -81,8 +81,9 @@ def test_observations_are_vectors_and_actions_those_of_agents():
 
 def test_the_filters_of_the_network_for_boards_are_a_convolution():
     network, board = MinAtarNetwork(4, 3, jax.random.PRNGKey(0)), jax.random.normal(jax.random.PRNGKey(1), (4, 10, 10))
-    expected = network.filters(board).reshape(16, 64)
-    np.testing.assert_allclose(network._filtered(board), expected, rtol=1e-4, atol=1e-5)
+    expected = jnp.moveaxis(network.filters(board), 0, -1)
+    found = network._filtered(jnp.moveaxis(board, 0, -1).reshape(10, -1))
+    np.testing.assert_allclose(found, expected.reshape(8, -1), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

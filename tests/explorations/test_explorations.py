@@ -62,6 +62,7 @@ EVERY_STRATEGY = pytest.mark.parametrize(
         (pn.ParameterNoise(), DISCRETE),
         (pn.ParameterNoise(max_age=1, epsilon=0.1), CONTINUOUS),
         (pn.ParameterNoise(pool=2), DISCRETE),
+        (pn.ParameterNoise(half_precision=True), DISCRETE),
     ],
     ids=lambda value: getattr(value, "kind", type(value).__name__),
 )
@@ -255,6 +256,30 @@ def test_a_pool_acts_on_the_host_as_it_acts_in_a_program():
 def test_a_pool_that_environments_cannot_share_is_refused(settings: dict, obs: Array, message: str):
     with pytest.raises(pn.UsageError, match=message):
         pn.ParameterNoise(**settings).init(DISCRETE, obs)
+
+
+@pytest.mark.parametrize("num_envs", [5, 64])  # those of few are drawn together, those of many where they are needed
+def test_half_precision_keeps_the_same_draws_with_fewer_digits(num_envs: int):
+    whole, half = (pn.ParameterNoise(sigma=0.5, half_precision=halved) for halved in (False, True))
+    states = [begun(exploration, CONTINUOUS, num_envs) for exploration in (whole, half)]
+    exact, kept = (jax.tree.leaves(state.policies) for state in states)
+    assert all(leaf.dtype == jnp.float16 for leaf in kept)
+    for leaf, short in zip(exact, kept, strict=True):
+        np.testing.assert_array_equal(short, leaf.astype(jnp.float16))
+    obs = jax.random.normal(KEY, (num_envs, 3))
+    actions = [
+        act(exploration, KEY, state, CONTINUOUS, obs, 0)[1]
+        for exploration, state in zip((whole, half), states, strict=True)
+    ]
+    assert actions[1].dtype == jnp.float32
+    assert 0 < np.abs(actions[0] - actions[1]).max() < 0.01
+    policies, _ = half.acting_policy(states[1], CONTINUOUS)
+    np.testing.assert_allclose(eqx.filter_vmap(lambda policy, o: policy(o))(policies, obs), actions[1], rtol=1e-5)
+
+
+def test_a_pool_is_kept_in_whole_precision():
+    with pytest.raises(pn.UsageError, match="half_precision must be false with a pool"):
+        pn.ParameterNoise(pool=2, half_precision=True)
 
 
 def test_a_pool_says_how_many_policies_there_are():
