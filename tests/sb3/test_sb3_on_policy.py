@@ -103,17 +103,22 @@ def test_before_the_first_update_every_ratio_is_1(env: str):
         torch.testing.assert_close(log_prob, samples.old_log_prob, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("batch_size", [None, 16, 24])
 @pytest.mark.parametrize("env", ENVS)
-def test_a_minibatch_is_that_of_stable_baselines3(env: str):
+def test_minibatches_are_those_of_stable_baselines3(env: str, batch_size: int | None):
     model = make(sb3.PPO, env, 4, sigma=0.5)
     for _ in range(2):  # a second rollout has numbers of its own
         buffer = collect(model)
-        next(iter(buffer.get(16)))
-        chosen = np.array([3, 0, 60, 17, 3])
-        ours, theirs = buffer._get_samples(chosen), RolloutBuffer._get_samples(buffer, chosen)
-        for name, mine, other in zip(theirs._fields, ours, theirs, strict=True):
-            assert (mine.dtype, mine.shape, mine.is_contiguous()) == (other.dtype, other.shape, True), name
-            assert torch.equal(mine, other), name
+        for seed in range(2):
+            np.random.seed(seed)
+            ours = list(buffer.get(batch_size))
+            np.random.seed(seed)
+            theirs = list(RolloutBuffer.get(buffer, batch_size))
+            for mine, other in zip(ours, theirs, strict=True):
+                for name, values, others in zip(other._fields, mine, other, strict=True):
+                    assert (values.dtype, values.shape) == (others.dtype, others.shape), name
+                    assert values.is_contiguous(), name
+                    assert torch.equal(values, others), name
         model._layers.restore()
 
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from paramnoise.sb3.perturbation import ActingPerturbations, PerturbedLayers, Rows
+from paramnoise.sb3.perturbation import ActingPerturbations, PerturbedLayers
+from paramnoise.sb3.rows import RowPerturbations
 from paramnoise.validation import UsageError
 
 pytestmark = pytest.mark.sb3
@@ -35,7 +36,7 @@ def explicit(network: nn.Sequential, flat: torch.Tensor) -> nn.Sequential:
 def test_a_row_of_a_batch_has_the_output_of_the_network_with_its_own_perturbed_weights(network: nn.Sequential):
     layers, rng, numbers = PerturbedLayers(network), np.random.default_rng(1), [1, 0, 1]
     drawn = [layers.draw(0.5, rng) for _ in range(2)]
-    layers.use(layers.by_row(layers.stack(drawn), Rows(torch.tensor(numbers))))
+    RowPerturbations(layers, drawn).use(torch.tensor(numbers))
     together = network(OBS)
     layers.restore()
     for row, number in enumerate(numbers):
@@ -46,7 +47,7 @@ def test_a_row_of_a_batch_has_the_output_of_the_network_with_its_own_perturbed_w
 def test_gradients_by_row_are_those_of_the_networks_with_perturbed_weights(network: nn.Sequential):
     layers, rng = PerturbedLayers(network), np.random.default_rng(1)
     drawn, obs = [layers.draw(0.5, rng) for _ in range(3)], OBS.clone().requires_grad_()
-    layers.use(layers.by_row(layers.stack(drawn), Rows(torch.arange(3))))
+    RowPerturbations(layers, drawn).use(torch.arange(3))
     network(obs).square().sum().backward()
     layers.restore()
     copies, other = [explicit(network, flat) for flat in drawn], OBS.clone().requires_grad_()
@@ -100,12 +101,10 @@ def test_no_perturbation_at_all_leaves_every_bit_and_every_gradient(network: nn.
     network(obs).square().sum().backward()
     plain, gradients = network(obs), [tensor.grad.clone() for tensor in network.parameters()]
     layers = PerturbedLayers(network)
-    for forwards in (
-        layers.by_row(layers.stack([layers.none()] * rows), Rows(torch.arange(rows))),
-        layers.folded(layers.none()),
-    ):
+    by_row = RowPerturbations(layers, [layers.none()] * rows)
+    for use in (lambda: by_row.use(torch.arange(rows)), lambda: layers.use(layers.folded(layers.none()))):
         network.zero_grad()
-        layers.use(forwards)
+        use()
         displaced = network(obs)
         displaced.square().sum().backward()
         assert torch.equal(plain, displaced)
