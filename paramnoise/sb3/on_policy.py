@@ -70,17 +70,18 @@ class KeepsPerturbations:
         the perturbations take.
         """
         assert self.full
-        order = torch.from_numpy(np.random.permutation(self.buffer_size * self.n_envs))
+        shuffled = np.random.permutation(self.buffer_size * self.n_envs)  # noqa: NPY002 - that of Stable-Baselines3
+        order = torch.from_numpy(shuffled)
         if not self.generator_ready:
             self._end_rollout()
         size = batch_size or len(order)
         numbers = self.number_of_sample.index_select(0, order).to(self.device)
         actions = self._actions.index_select(0, order).to(self.device)
         scalars = self._scalars.index_select(1, order).to(self.device)
-        parts = order.split(size), numbers.split(size), actions.split(size), scalars.split(size, 1)
-        for at, its_numbers, its_actions, its_scalars in zip(*parts, strict=True):
-            self._perturb(its_numbers)
-            yield self.samples_class(self._observations_at(at), its_actions, *its_scalars.unbind())
+        for begin in range(0, len(order), size):
+            batch = slice(begin, begin + size)
+            self._perturb(numbers[batch])
+            yield self.samples_class(self._observations_at(order[batch]), actions[batch], *scalars[:, batch].unbind())
 
     def _end_rollout(self: Any) -> None:
         """Flattens steps and environments to samples, as Stable-Baselines3 does."""

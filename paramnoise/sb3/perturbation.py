@@ -3,15 +3,14 @@
 A perturbation is an offset of the weights that lasts for the time of a call, in one of two ways. One for all rows is
 folded into weights that take the place of the clean ones. Those of several rows are added to a layer's output, x (W +
 offset)' = x W' + x offset', so that several perturbed policies take one forward pass. In both an offset of 0 gives the
-clean result to the bit, and its gradient. The clean weights are never written to.
+clean result to the bit. The clean weights are never written to.
 
-Environments act with a row for each perturbation, and a product of one batch of matrices is fastest; a minibatch to
-learn from has any perturbation in any row, and bags of embeddings spare it a copy of a matrix for each row.
+Here environments act, with a row for each perturbation, and a product of one batch of matrices is fastest. Minibatches
+to learn from, with any perturbation in any row, are in `rows`.
 """
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -43,15 +42,14 @@ class OwnOffsets:
             self._bias_offsets[number] = bias
 
     def update(self) -> None:
-        """Takes the layer's weight and bias of now."""
-        self._clean = self._layer.weight.detach().t()
+        """Takes the layer's bias of now."""
         if self._layer.bias is not None:
             torch.add(self._layer.bias.detach(), self._bias_offsets, out=self._biases)
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer's output without a gradient, [count, in] to [count, out]; row n has offset n."""
-        outputs = torch.addmm(self._biases, x, self._clean)
-        outputs.unsqueeze(1).baddbmm_(x.unsqueeze(1), self._weights)
+        outputs = torch.addmm(self._biases, x, self._layer.weight.t())
+        outputs.unsqueeze(1).baddbmm_(x.unsqueeze(1), self._weights)  # in place: one operation less
         return outputs
 
 
@@ -144,7 +142,7 @@ class ActingPerturbations:
             own.replace(env, *offsets)
 
     def weights_changed(self) -> None:
-        """After learning: weights and biases that a perturbation was folded into are out of date."""
+        """After learning: what a perturbation was folded into is out of date."""
         self._is_stale = True
 
     def use(self) -> None:

@@ -96,7 +96,7 @@ def _begins(rows: int, size: int, device: torch.device) -> Tensor:
 def _add_to_gradient(x: Tensor, outputs: Tensor, part: Callable[[Tensor], Tensor]) -> None:
     """Lets the gradient of x have another part, which is made from that of the outputs.
 
-    Two hooks take less time than a torch.autograd.Function.
+    Two hooks take less time than a torch.autograd.Function. Outputs that nothing is learned from have no gradient.
     """
     arrived: list[Tensor] = []
     outputs.grad_fn.register_prehook(arrived.extend)  # after all hooks of the outputs themselves

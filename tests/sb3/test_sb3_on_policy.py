@@ -110,9 +110,9 @@ def test_minibatches_are_those_of_stable_baselines3(env: str, batch_size: int | 
     for _ in range(2):  # a second rollout has numbers of its own
         buffer = collect(model)
         for seed in range(2):
-            np.random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002 - that of Stable-Baselines3
             ours = list(buffer.get(batch_size))
-            np.random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002 - that of Stable-Baselines3
             theirs = list(RolloutBuffer.get(buffer, batch_size))
             for mine, other in zip(ours, theirs, strict=True):
                 for name, values, others in zip(other._fields, mine, other, strict=True):

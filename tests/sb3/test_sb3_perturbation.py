@@ -57,6 +57,34 @@ def test_gradients_by_row_are_those_of_the_networks_with_perturbed_weights(netwo
         torch.testing.assert_close(ours.grad, sum(each.grad for each in theirs), rtol=1e-4, atol=1e-5)
 
 
+def test_inputs_have_their_gradient_where_nothing_is_learned_from_the_perturbed_outputs(network: nn.Sequential):
+    layers, obs = PerturbedLayers(network), OBS.clone().requires_grad_()
+    RowPerturbations(layers, [layers.none()] * 3).use(torch.arange(3))
+    network(obs)
+    layers.restore()
+    obs.square().sum().backward()
+    assert torch.equal(obs.grad, 2 * OBS)
+
+
+def test_two_minibatches_may_be_evaluated_before_gradients_are_taken(network: nn.Sequential):
+    layers, rng = PerturbedLayers(network), np.random.default_rng(1)
+    by_row, gradients = RowPerturbations(layers, [layers.draw(0.5, rng) for _ in range(3)]), []
+    batches = torch.tensor([0, 1, 2]), torch.tensor([2, 2, 0])
+
+    def loss(numbers: torch.Tensor) -> torch.Tensor:
+        by_row.use(numbers)
+        return network(OBS).square().sum()
+
+    for losses in ([loss(batches[0]) + loss(batches[1])], map(loss, batches)):
+        network.zero_grad()
+        for each in losses:
+            each.backward()
+        gradients.append([tensor.grad for tensor in network.parameters()])
+    layers.restore()
+    for together, in_turn in zip(*gradients, strict=True):
+        torch.testing.assert_close(together, in_turn, rtol=1e-4, atol=1e-5)
+
+
 def test_one_perturbation_is_for_all_rows(network: nn.Sequential):
     layers, clean, parameters = PerturbedLayers(network), network(OBS), [*network.parameters()]
     flat = layers.draw(0.5, np.random.default_rng(1))
