@@ -42,13 +42,14 @@ class OwnOffsets:
             self._bias_offsets[number] = bias
 
     def update(self) -> None:
-        """Takes the layer's bias of now."""
+        """Takes the layer's weight and bias of now."""
+        self._clean = self._layer.weight.detach().t()
         if self._layer.bias is not None:
             torch.add(self._layer.bias.detach(), self._bias_offsets, out=self._biases)
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer's output without a gradient, [count, in] to [count, out]; row n has offset n."""
-        outputs = torch.addmm(self._biases, x, self._layer.weight.t())
+        outputs = torch.addmm(self._biases, x, self._clean)
         outputs.unsqueeze(1).baddbmm_(x.unsqueeze(1), self._weights)  # in place: one operation less
         return outputs
 

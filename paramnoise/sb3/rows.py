@@ -20,28 +20,22 @@ class RowPerturbations:
 
     def __init__(self, layers: PerturbedLayers, flats: Sequence[Tensor]):
         """Takes the perturbations, [parameters] each; the first of them has number 0."""
-        self._layers = layers
+        self._layers, self._batch = layers, Batch()
         self._forwards = layers.by_unit(
-            functools.partial(self._forward, LayerOffsets(layer, weights, biases))
+            functools.partial(_forward, LayerOffsets(layer, weights, biases), self._batch)
             for layer, weights, biases in layers.split(torch.stack([*flats]))
         )
 
     def use(self, numbers: Tensor) -> None:
         """From now on each row of a batch has the perturbation of its number, [rows], until the layers are restored."""
-        self._rows = Rows(numbers)
+        self._batch.rows = Rows(numbers)
         self._layers.use(self._forwards)
 
-    def _forward(self, offsets: "LayerOffsets", x: Tensor) -> Tensor:
-        """A layer on [rows, in]; its weights are always those of now."""
-        layer, rows = offsets.layer, self._rows
-        outputs = F.linear(x, layer.weight, layer.bias)
-        displaced = outputs.detach()  # the same memory: what is added is no part of the graph, which takes less time
-        displaced += rows.multiply(x.detach(), offsets.weights)
-        if layer.bias is not None:
-            displaced += offsets.biases.index_select(0, rows.numbers)
-        if x.requires_grad:
-            _add_to_gradient(x, outputs, lambda gradient: rows.multiply(gradient, offsets.transposed))
-        return outputs
+
+class Batch:
+    """The batch at hand, which all layers look at."""
+
+    rows: "Rows"
 
 
 class LayerOffsets:
@@ -50,7 +44,7 @@ class LayerOffsets:
     def __init__(self, layer: nn.Linear, weights: Tensor, biases: Tensor):
         """Takes the layer's part of flat perturbations, [count, parameters]."""
         matrices = weights.view(-1, *layer.weight.shape)
-        self.layer, self.biases = layer, biases.contiguous()
+        self.weight, self.bias, self.biases = layer.weight, layer.bias, biases.contiguous()
         self.weights = Table(matrices.transpose(1, 2))
         self.transposed = Table(matrices)
 
@@ -72,25 +66,42 @@ class Rows:
     def __init__(self, numbers: Tensor):
         """Takes the numbers, [rows]."""
         self.numbers = numbers
-        self._places: dict[int, Tensor] = {}
+        self._places: dict[int, tuple[Tensor, Tensor]] = {}
 
     def multiply(self, x: Tensor, table: Table) -> Tensor:
         """Multiplies each row, [rows, size], with the matrix of its number: [rows, other].
 
         A bag of embeddings is a weighted sum of a table's lines: a row times a matrix.
         """
-        size = table.size
-        places = self._places.get(size)
-        if places is None:
-            places = self._places[size] = table.places.index_select(0, self.numbers).view(-1)
-        begins = _begins(x.shape[0], size, x.device)
+        found = self._places.get(table.size)
+        if found is None:
+            found = self._places[table.size] = self._find(table)
+        places, begins = found
         return torch.embedding_bag(table.lines, places, begins, per_sample_weights=x.reshape(-1), mode=0)[0]
+
+    def _find(self, table: Table) -> tuple[Tensor, Tensor]:
+        """The places of the lines of all rows' matrices, one row after the other, and where each row's begin."""
+        places = table.places.index_select(0, self.numbers).view(-1)
+        return places, _begins(len(self.numbers), table.size, places.device)
 
 
 @functools.lru_cache(maxsize=64)
 def _begins(rows: int, size: int, device: torch.device) -> Tensor:
     """Where the lines of each row of a batch begin, [rows]; batches need the same few again and again."""
     return torch.arange(0, rows * size, size, device=device)
+
+
+def _forward(offsets: LayerOffsets, batch: Batch, x: Tensor) -> Tensor:
+    """A layer on [rows, in]; its weights are always those of now."""
+    rows = batch.rows  # gradients are taken with these, whatever batch is next
+    outputs = F.linear(x, offsets.weight, offsets.bias)
+    displaced = outputs.detach()  # the same memory: what is added is no part of the graph, which takes less time
+    displaced += rows.multiply(x.detach(), offsets.weights)
+    if offsets.bias is not None:
+        displaced += offsets.biases.index_select(0, rows.numbers)
+    if x.requires_grad:
+        _add_to_gradient(x, outputs, lambda gradient: rows.multiply(gradient, offsets.transposed))
+    return outputs
 
 
 def _add_to_gradient(x: Tensor, outputs: Tensor, part: Callable[[Tensor], Tensor]) -> None:

@@ -1,4 +1,6 @@
 import copy
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -158,3 +160,18 @@ class Doubled(nn.Linear):
 def test_a_linear_layer_with_a_forward_of_its_own_is_refused_and_not_bypassed():
     with pytest.raises(UsageError, match="Doubled"):
         PerturbedLayers(nn.Sequential(nn.Linear(2, 2), Doubled(2, 2)))
+
+
+def test_perturbations_that_are_no_longer_needed_free_their_memory_at_once(network: nn.Sequential):
+    layers = PerturbedLayers(network)
+    by_row = RowPerturbations(layers, [layers.none()] * 3)
+    by_row.use(torch.arange(3))
+    network(OBS).sum().backward()
+    layers.restore()
+    held = weakref.ref(by_row)
+    gc.disable()  # a cycle of references would be found too late: a rollout's perturbations may take gigabytes
+    try:
+        del by_row
+        assert held() is None
+    finally:
+        gc.enable()
