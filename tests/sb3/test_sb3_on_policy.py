@@ -1,6 +1,7 @@
 """PPO and A2C: each sample is acted with, and learned from, under its own perturbation."""
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 import stable_baselines3
 import torch
 from models import weights
-from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import SimpleMultiObsEnv
+from stable_baselines3.common.torch_layers import CombinedExtractor
 
 from paramnoise import sb3
 from paramnoise.sb3 import scale
@@ -110,16 +113,34 @@ def test_minibatches_are_those_of_stable_baselines3(env: str, batch_size: int | 
     for _ in range(2):  # a second rollout has numbers of its own
         buffer = collect(model)
         for seed in range(2):
-            np.random.seed(seed)  # noqa: NPY002 - that of Stable-Baselines3
-            ours = list(buffer.get(batch_size))
-            np.random.seed(seed)  # noqa: NPY002 - that of Stable-Baselines3
-            theirs = list(RolloutBuffer.get(buffer, batch_size))
-            for mine, other in zip(ours, theirs, strict=True):
-                for name, values, others in zip(other._fields, mine, other, strict=True):
-                    assert (values.dtype, values.shape) == (others.dtype, others.shape), name
-                    assert values.is_contiguous(), name
-                    assert torch.equal(values, others), name
-        model._layers.restore()
+            ours, theirs = (minibatches(of, buffer, batch_size, seed) for of in (type(buffer), RolloutBuffer))
+            assert_same(ours, theirs)
+
+
+def test_minibatches_of_dict_observations_are_those_of_stable_baselines3():
+    settings = {"n_steps": 16, "batch_size": 8, "policy_kwargs": {"features_extractor_class": CombinedExtractor}}
+    envs = make_vec_env(SimpleMultiObsEnv, 2, seed=0)
+    model = sb3.PPO(sb3.LayerNormActorCriticPolicy, envs, seed=0, device="cpu", **settings)
+    buffer = collect(model)
+    ours, theirs = (minibatches(of, buffer, 8, 0) for of in (type(buffer), DictRolloutBuffer))
+    assert len(ours) == 4
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.observations.keys() == other.observations.keys() == {"vec", "img"}
+        assert_same([mine.observations.values(), mine[1:]], [other.observations.values(), other[1:]])
+
+
+def minibatches(buffer_class: Any, buffer: RolloutBuffer, batch_size: int | None, seed: int) -> list[Any]:
+    """An epoch of a buffer, as this class puts it in order."""
+    np.random.seed(seed)  # noqa: NPY002 - that of Stable-Baselines3
+    return list(buffer_class.get(buffer, batch_size))
+
+
+def assert_same(ours: Iterable[Iterable[torch.Tensor]], theirs: Iterable[Iterable[torch.Tensor]]) -> None:
+    for mine, other in zip(ours, theirs, strict=True):
+        for values, expected in zip(mine, other, strict=True):
+            assert (values.dtype, values.shape) == (expected.dtype, expected.shape)
+            assert values.is_contiguous()
+            assert torch.equal(values, expected)
 
 
 def test_the_gradient_goes_to_the_clean_weights_through_the_perturbed_ones():
