@@ -16,17 +16,20 @@ import stable_baselines3
 import torch
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.type_aliases import RolloutBufferSamples
+from stable_baselines3.common.type_aliases import DictRolloutBufferSamples, RolloutBufferSamples
 from stable_baselines3.common.utils import obs_as_tensor
 from torch import Tensor, nn
 
 from paramnoise.sb3.distance import categorical_distance, gaussian_distance
-from paramnoise.sb3.perturbation import ActingPerturbations, Forwards, Offsets, PerturbedLayers, Rows, has_layer_norm
+from paramnoise.sb3.perturbation import ActingPerturbations, PerturbedLayers, has_layer_norm
+from paramnoise.sb3.rows import RowPerturbations
 from paramnoise.sb3.scale import NoiseState, Scaling
 from paramnoise.validation import UsageError
 
 PROBED_STATES = 128
 """States of the rollout that a distance is measured on, at most."""
+SCALARS = ("values", "log_probs", "advantages", "returns")
+"""What a rollout buffer has one number of for each sample."""
 
 
 class KeepsPerturbations:
@@ -45,66 +48,87 @@ class KeepsPerturbations:
         super().reset()  # type: ignore[misc]
         if len(self.drawn) != self.n_envs:
             self.drawn = [self.drawn[number] for number in self.acting] if self.drawn else ()
-            self.stacked: list[Offsets] | None = None
+            self.by_row: RowPerturbations | None = None
         self.acting = np.arange(self.n_envs)
         self.numbers = np.zeros((self.buffer_size, self.n_envs), np.int64)
-        self.number_of_sample: np.ndarray | None = None
 
     def begin_episode(self: Any, env: int, perturbation: Tensor) -> None:
         """Takes down the perturbation with which an environment acts from now on."""
         self.acting[env] = len(self.drawn)
         self.drawn.append(perturbation)
-        self.stacked = None
+        self.by_row = None
 
     def add(self: Any, *args: Any, **kwargs: Any) -> None:
         """Adds a step of every environment, which acted with the perturbations of now."""
         self.numbers[self.pos] = self.acting
         super().add(*args, **kwargs)  # type: ignore[misc]
 
-    def _get_samples(self: Any, batch_inds: np.ndarray, env: Any = None) -> Any:
-        self.layers.use(self._perturbed(batch_inds))  # these samples are evaluated next
-        return super()._get_samples(batch_inds, env)  # type: ignore[misc]
+    def get(self: Any, batch_size: int | None = None) -> Iterator[Any]:
+        """Yields Stable-Baselines3's minibatches, to the bit; the layers have the perturbations of the one at hand.
 
-    def _perturbed(self: Any, batch_inds: np.ndarray) -> Forwards:
-        """What the layers do with these samples, each under its own perturbation."""
+        What is small is put in the epoch's order at once, and PyTorch does it: that makes up for some of the time that
+        the perturbations take.
+        """
+        assert self.full
+        shuffled = np.random.permutation(self.buffer_size * self.n_envs)  # noqa: NPY002 - that of Stable-Baselines3
+        order = torch.from_numpy(shuffled)
+        if not self.generator_ready:
+            self._end_rollout()
+        size = batch_size or len(order)
+        numbers = self.number_of_sample.index_select(0, order).to(self.device)
+        actions = self._actions.index_select(0, order).to(self.device)
+        scalars = self._scalars.index_select(1, order).to(self.device)
+        for begin in range(0, len(order), size):
+            batch = slice(begin, begin + size)
+            self._perturb(numbers[batch])
+            yield self.samples_class(self._observations_at(order[batch]), actions[batch], *scalars[:, batch].unbind())
+
+    def _end_rollout(self: Any) -> None:
+        """Flattens steps and environments to samples, as Stable-Baselines3 does."""
+        seen = self.observations
+        self.observations = (
+            {key: self.swap_and_flatten(values) for key, values in seen.items()}
+            if isinstance(seen, dict)
+            else self.swap_and_flatten(seen)
+        )
+        for name in ("actions", *SCALARS):
+            setattr(self, name, self.swap_and_flatten(getattr(self, name)))
+        self.number_of_sample = torch.from_numpy(self.swap_and_flatten(self.numbers)[:, 0])
+        self._actions = torch.from_numpy(self.actions).float()
+        scalars = np.concatenate([getattr(self, name) for name in SCALARS])
+        self._scalars = torch.from_numpy(scalars).view(len(SCALARS), -1)
+        self.generator_ready = True
+
+    def _observations_at(self: Any, at: Tensor) -> Any:
+        # Each minibatch has its own copy: products of matrices have other last bits where a part of a copy begins.
+        if isinstance(self.observations, dict):
+            return {key: _rows(values, at, self.device) for key, values in self.observations.items()}
+        return _rows(self.observations, at, self.device)
+
+    def _perturb(self: Any, numbers: Tensor) -> None:
+        """From now on the layers have a batch of samples, each under the perturbation of its number."""
         if len(self.drawn) == 1:
-            return self.layers.folded(self.drawn[0])
-        if self.number_of_sample is None:  # the rollout is complete
-            self.number_of_sample = self.swap_and_flatten(self.numbers)[:, 0]
-        if self.stacked is None:
-            self.stacked = self.layers.stack(self.drawn)
-        numbers = torch.from_numpy(self.number_of_sample[batch_inds]).to(self.device)
-        return self.layers.by_row(self.stacked, Rows(numbers))
+            self.layers.use(self.layers.folded(self.drawn[0]))
+            return
+        if self.by_row is None:
+            self.by_row = RowPerturbations(self.layers, self.drawn)
+        self.by_row.use(numbers)
+
+
+def _rows(values: np.ndarray, at: Tensor, device: torch.device) -> Tensor:
+    return torch.from_numpy(values).index_select(0, at).to(device)
 
 
 class PerturbedRolloutBuffer(KeepsPerturbations, RolloutBuffer):
-    """The rollout buffer of PPO and A2C, each sample with its perturbation.
+    """The rollout buffer of PPO and A2C, each sample with its perturbation."""
 
-    Its minibatches are those of Stable-Baselines3 to the bit, in less time, which is about what their perturbations
-    take to find: PyTorch gathers them, and the four numbers of a sample at once.
-    """
-
-    def reset(self) -> None:
-        """Begins a rollout."""
-        super().reset()
-        self._numbers_of_samples: Tensor | None = None
-
-    def _get_samples(self, batch_inds: np.ndarray, env: Any = None) -> RolloutBufferSamples:
-        self.layers.use(self._perturbed(batch_inds))  # these samples are evaluated next
-        if self._numbers_of_samples is None:  # the rollout is complete
-            columns = (self.values, self.log_probs, self.advantages, self.returns)
-            self._numbers_of_samples = torch.from_numpy(np.stack([column[:, 0] for column in columns]))
-        chosen = torch.from_numpy(batch_inds)
-        observations, actions = (
-            torch.from_numpy(values).index_select(0, chosen).to(self.device)
-            for values in (self.observations, self.actions)
-        )
-        numbers = self._numbers_of_samples.index_select(1, chosen).to(self.device)
-        return RolloutBufferSamples(observations, actions.float(), *numbers.unbind())
+    samples_class = RolloutBufferSamples
 
 
 class PerturbedDictRolloutBuffer(KeepsPerturbations, DictRolloutBuffer):
     """The same for Dict observations."""
+
+    samples_class = DictRolloutBufferSamples
 
 
 class OnPolicyNoise:
@@ -151,7 +175,7 @@ class OnPolicyNoise:
                 "use paramnoise.sb3.LayerNormActorCriticPolicy",
                 stacklevel=3,
             )
-        self._layers = PerturbedLayers(acting)
+        self._layers = PerturbedLayers(acting, beside=self.policy.mlp_extractor.value_net)
         self.rollout_buffer.belong_to(self._layers)
         self._acting = ActingPerturbations(self._layers, self.n_envs)
 
@@ -205,7 +229,7 @@ class OnPolicyNoise:
         if self._unadapted > self.scaling.adapt_every and self.rollout_buffer.pos:
             self._adapt()
             self._unadapted = 1
-        for env in np.flatnonzero(self._last_episode_starts):
+        for env in self._last_episode_starts.nonzero()[0]:
             perturbation = self._layers.draw(state.sigma, state.rng)
             self._acting.begin_episode(int(env), perturbation)
             self.rollout_buffer.begin_episode(env, perturbation)

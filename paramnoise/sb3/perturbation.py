@@ -3,15 +3,14 @@
 A perturbation is an offset of the weights that lasts for the time of a call, in one of two ways. One for all rows is
 folded into weights that take the place of the clean ones. Those of several rows are added to a layer's output, x (W +
 offset)' = x W' + x offset', so that several perturbed policies take one forward pass. In both an offset of 0 gives the
-clean result to the bit, and its gradient. The clean weights are never written to.
+clean result to the bit. The clean weights are never written to.
 
-Environments act with a row for each perturbation, and a product of one batch of matrices is fastest; a minibatch to
-learn from has any perturbation in any row, and bags of embeddings spare it a copy of a matrix for each row.
+Here environments act, with a row for each perturbation, and a product of one batch of matrices is fastest. Minibatches
+to learn from, with any perturbation in any row, are in `rows`.
 """
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,55 +22,6 @@ from paramnoise.validation import UsageError
 Forward = Callable[[Tensor], Tensor]
 Forwards = Sequence[Forward]
 """What modules do in place of their own forward, a function for each."""
-
-
-class Offsets(NamedTuple):
-    """The offsets of one layer in several perturbations, one below the other."""
-
-    weights: Tensor
-    """What a row of inputs is multiplied with, [count * in, out]."""
-    transposed: Tensor
-    """What a row of gradients is multiplied with, [count * out, in]."""
-    biases: Tensor | None
-    """[count, out]; None where the layer has no bias."""
-
-
-class Rows:
-    """The number of the perturbation that each row of a batch has."""
-
-    def __init__(self, numbers: Tensor):
-        """Takes the numbers, [rows]."""
-        self.numbers = numbers
-        self._lines: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def multiply(self, x: Tensor, matrices: Tensor) -> Tensor:
-        """Multiplies each row, [rows, size], with the matrix of its number, of [count * size, other]: [rows, other].
-
-        A bag of embeddings is a weighted sum of a table's lines: a row times a matrix, without a copy of the matrix
-        for each row, which batched products of matrices would need.
-        """
-        lines, begins = self._lines_of(x.shape[-1], matrices.shape[0])
-        return torch.embedding_bag(matrices, lines, begins, per_sample_weights=x.reshape(-1), mode=0)[0]
-
-    def _lines_of(self, size: int, total: int) -> tuple[Tensor, Tensor]:
-        """The lines of the matrices of all rows, one row after the other, and where each begins."""
-        if size not in self._lines:
-            device = self.numbers.device
-            lines = _lines(total // size, size, device).index_select(0, self.numbers)
-            self._lines[size] = lines.view(-1), _begins(self.numbers.shape[0], size, device)
-        return self._lines[size]
-
-
-@functools.lru_cache(maxsize=64)
-def _lines(count: int, size: int, device: torch.device) -> Tensor:
-    """The lines of each of several matrices in a table, [count, size]; batches need the same few again and again."""
-    return torch.arange(count * size, device=device).view(count, size)
-
-
-@functools.lru_cache(maxsize=64)
-def _begins(rows: int, size: int, device: torch.device) -> Tensor:
-    """Where the lines of each row of a batch begin, [rows]."""
-    return torch.arange(0, rows * size, size, device=device)
 
 
 class OwnOffsets:
@@ -99,14 +49,21 @@ class OwnOffsets:
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer's output without a gradient, [count, in] to [count, out]; row n has offset n."""
-        return torch.addmm(self._biases, x, self._clean).add_(torch.bmm(x.unsqueeze(1), self._weights).squeeze(1))
+        outputs = torch.addmm(self._biases, x, self._clean)
+        outputs.unsqueeze(1).baddbmm_(x.unsqueeze(1), self._weights)  # in place: one operation less
+        return outputs
 
 
 class PerturbedLayers:
     """The linear layers of a network, found by type, which can be perturbed for the time of a call."""
 
-    def __init__(self, network: nn.Module):
-        """Finds the layers, which stay clean until `use`."""
+    def __init__(self, network: nn.Module, beside: nn.Module | None = None):
+        """Finds the layers, which stay clean until `use`.
+
+        Args:
+            network: what is perturbed.
+            beside: what is called together with it and stays clean; calls of its layers take less time, too.
+        """
         self._layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
         if not self._layers:
             raise UsageError(f"{type(network).__name__} has no torch.nn.Linear layer, so there is nothing to perturb")
@@ -121,7 +78,7 @@ class PerturbedLayers:
             for size in (layer.weight.numel(), 0 if layer.bias is None else layer.out_features)
         ]
         self._device = self._layers[0].weight.device
-        self._units = _units(network)
+        self._units = _units(network) + ([] if beside is None else _units(beside))
         self._attributes = [vars(unit) for unit, _ in self._units]
 
     def none(self) -> Tensor:
@@ -136,7 +93,7 @@ class PerturbedLayers:
 
     def folded(self, flat: Tensor) -> Forwards:
         """For `use`: the weights and biases of now with one perturbation, [parameters], in them."""
-        return self._by_unit(
+        return self.by_unit(
             functools.partial(
                 F.linear,
                 weight=layer.weight + offset.view_as(layer.weight),
@@ -144,37 +101,6 @@ class PerturbedLayers:
             )
             for layer, offset, bias_offset in self.split(flat)
         )
-
-    def stack(self, flats: Sequence[Tensor]) -> list[Offsets]:
-        """Of each layer the offsets in several perturbations, by number."""
-        count, stacked = len(flats), []
-        for layer, offset, bias_offset in self.split(torch.stack([*flats])):
-            weights = offset.view(count, *layer.weight.shape)
-            stacked.append(
-                Offsets(
-                    weights.transpose(1, 2).reshape(-1, layer.out_features),
-                    weights.reshape(-1, layer.in_features),
-                    None if layer.bias is None else bias_offset,
-                )
-            )
-        return stacked
-
-    def by_row(self, stacked: Sequence[Offsets], rows: Rows) -> Forwards:
-        """For `use`: each row of a batch has the perturbation of its number; the weights are always those of now."""
-        return self._by_unit(
-            functools.partial(
-                _forward_rows,
-                layer,
-                offsets,
-                None if offsets.biases is None else offsets.biases.index_select(0, rows.numbers),
-                rows,
-            )
-            for layer, offsets in zip(self._layers, stacked, strict=True)
-        )
-
-    def one_by_one(self, own: Iterable[OwnOffsets]) -> Forwards:
-        """For `use` without gradients: row n of a batch has perturbation n."""
-        return self._by_unit(each.forward for each in own)
 
     def use(self, forwards: Forwards) -> None:
         """From now on the layers do this, until `restore`."""
@@ -187,7 +113,7 @@ class PerturbedLayers:
         for attributes in self._attributes:
             attributes.pop("forward", None)
 
-    def _by_unit(self, of_layers: Iterable[Forward]) -> Forwards:
+    def by_unit(self, of_layers: Iterable[Forward]) -> Forwards:
         """What the units do, where the linear layers in them do this."""
         forwards: dict[nn.Module, Forward] = dict(zip(self._layers, of_layers, strict=True))
         chains = [[forwards.get(layer) or layer.forward for layer in layers] for _, layers in self._units]
@@ -207,7 +133,7 @@ class ActingPerturbations:
         self._layers, self._is_one = layers, num_envs == 1
         self._flat = layers.none()
         self._own = [] if self._is_one else [OwnOffsets(layer, num_envs) for layer, *_ in layers.split(self._flat)]
-        self._forwards: Forwards = () if self._is_one else layers.one_by_one(self._own)
+        self._forwards: Forwards = () if self._is_one else layers.by_unit(own.forward for own in self._own)
         self._is_stale = True
 
     def begin_episode(self, env: int, flat: Tensor) -> None:
@@ -217,7 +143,7 @@ class ActingPerturbations:
             own.replace(env, *offsets)
 
     def weights_changed(self) -> None:
-        """After learning: weights and biases that a perturbation was folded into are out of date."""
+        """After learning: what a perturbation was folded into is out of date."""
         self._is_stale = True
 
     def use(self) -> None:
@@ -230,36 +156,6 @@ class ActingPerturbations:
             for own in self._own:
                 own.update()
         self._layers.use(self._forwards)
-
-
-class _Displaced(torch.autograd.Function):
-    """Adds to each row of a layer's output what the row's own perturbation does to it."""
-
-    @staticmethod
-    def forward(ctx: Any, plain: Tensor, x: Tensor, offsets: Offsets, biases: Tensor | None, rows: Rows) -> Tensor:
-        ctx.offsets, ctx.rows = offsets, rows
-        ctx.mark_dirty(plain)
-        # A bag of embeddings of what needs a gradient would prepare for a gradient of its own, which takes longer.
-        return _displace(plain, x.detach(), offsets, biases, rows)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        return gradient, ctx.rows.multiply(gradient, ctx.offsets.transposed), None, None, None
-
-
-def _displace(plain: Tensor, x: Tensor, offsets: Offsets, biases: Tensor | None, rows: Rows) -> Tensor:
-    plain += rows.multiply(x, offsets.weights)
-    if biases is not None:
-        plain += biases
-    return plain
-
-
-def _forward_rows(layer: nn.Linear, offsets: Offsets, biases: Tensor | None, rows: Rows, x: Tensor) -> Tensor:
-    """A layer on [rows, in], each row with its own perturbation."""
-    plain = F.linear(x, layer.weight, layer.bias)
-    if x.requires_grad:
-        return _Displaced.apply(plain, x, offsets, biases, rows)  # type: ignore[no-any-return]
-    return _displace(plain, x, offsets, biases, rows)
 
 
 def _units(network: nn.Module) -> list[tuple[nn.Module, list[nn.Module]]]:

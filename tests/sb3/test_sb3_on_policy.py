@@ -1,6 +1,7 @@
 """PPO and A2C: each sample is acted with, and learned from, under its own perturbation."""
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 import stable_baselines3
 import torch
 from models import weights
-from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback, EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import SimpleMultiObsEnv
+from stable_baselines3.common.torch_layers import CombinedExtractor
 
 from paramnoise import sb3
 from paramnoise.sb3 import scale
@@ -103,18 +106,41 @@ def test_before_the_first_update_every_ratio_is_1(env: str):
         torch.testing.assert_close(log_prob, samples.old_log_prob, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("batch_size", [None, 16, 24])
 @pytest.mark.parametrize("env", ENVS)
-def test_a_minibatch_is_that_of_stable_baselines3(env: str):
+def test_minibatches_are_those_of_stable_baselines3(env: str, batch_size: int | None):
     model = make(sb3.PPO, env, 4, sigma=0.5)
     for _ in range(2):  # a second rollout has numbers of its own
         buffer = collect(model)
-        next(iter(buffer.get(16)))
-        chosen = np.array([3, 0, 60, 17, 3])
-        ours, theirs = buffer._get_samples(chosen), RolloutBuffer._get_samples(buffer, chosen)
-        for name, mine, other in zip(theirs._fields, ours, theirs, strict=True):
-            assert (mine.dtype, mine.shape, mine.is_contiguous()) == (other.dtype, other.shape, True), name
-            assert torch.equal(mine, other), name
-        model._layers.restore()
+        for seed in range(2):
+            ours, theirs = (minibatches(of, buffer, batch_size, seed) for of in (type(buffer), RolloutBuffer))
+            assert_same(ours, theirs)
+
+
+def test_minibatches_of_dict_observations_are_those_of_stable_baselines3():
+    settings = {"n_steps": 16, "batch_size": 8, "policy_kwargs": {"features_extractor_class": CombinedExtractor}}
+    envs = make_vec_env(SimpleMultiObsEnv, 2, seed=0)
+    model = sb3.PPO(sb3.LayerNormActorCriticPolicy, envs, seed=0, device="cpu", **settings)
+    buffer = collect(model)
+    ours, theirs = (minibatches(of, buffer, 8, 0) for of in (type(buffer), DictRolloutBuffer))
+    assert len(ours) == 4
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.observations.keys() == other.observations.keys() == {"vec", "img"}
+        assert_same([mine.observations.values(), mine[1:]], [other.observations.values(), other[1:]])
+
+
+def minibatches(buffer_class: Any, buffer: RolloutBuffer, batch_size: int | None, seed: int) -> list[Any]:
+    """An epoch of a buffer, as this class puts it in order."""
+    np.random.seed(seed)  # noqa: NPY002 - that of Stable-Baselines3
+    return list(buffer_class.get(buffer, batch_size))
+
+
+def assert_same(ours: Iterable[Iterable[torch.Tensor]], theirs: Iterable[Iterable[torch.Tensor]]) -> None:
+    for mine, other in zip(ours, theirs, strict=True):
+        for values, expected in zip(mine, other, strict=True):
+            assert (values.dtype, values.shape) == (expected.dtype, expected.shape)
+            assert values.is_contiguous()
+            assert torch.equal(values, expected)
 
 
 def test_the_gradient_goes_to_the_clean_weights_through_the_perturbed_ones():

@@ -1,11 +1,14 @@
 import copy
+import gc
+import weakref
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from paramnoise.sb3.perturbation import ActingPerturbations, PerturbedLayers, Rows
+from paramnoise.sb3.perturbation import ActingPerturbations, PerturbedLayers
+from paramnoise.sb3.rows import RowPerturbations
 from paramnoise.validation import UsageError
 
 pytestmark = pytest.mark.sb3
@@ -35,7 +38,7 @@ def explicit(network: nn.Sequential, flat: torch.Tensor) -> nn.Sequential:
 def test_a_row_of_a_batch_has_the_output_of_the_network_with_its_own_perturbed_weights(network: nn.Sequential):
     layers, rng, numbers = PerturbedLayers(network), np.random.default_rng(1), [1, 0, 1]
     drawn = [layers.draw(0.5, rng) for _ in range(2)]
-    layers.use(layers.by_row(layers.stack(drawn), Rows(torch.tensor(numbers))))
+    RowPerturbations(layers, drawn).use(torch.tensor(numbers))
     together = network(OBS)
     layers.restore()
     for row, number in enumerate(numbers):
@@ -46,7 +49,7 @@ def test_a_row_of_a_batch_has_the_output_of_the_network_with_its_own_perturbed_w
 def test_gradients_by_row_are_those_of_the_networks_with_perturbed_weights(network: nn.Sequential):
     layers, rng = PerturbedLayers(network), np.random.default_rng(1)
     drawn, obs = [layers.draw(0.5, rng) for _ in range(3)], OBS.clone().requires_grad_()
-    layers.use(layers.by_row(layers.stack(drawn), Rows(torch.arange(3))))
+    RowPerturbations(layers, drawn).use(torch.arange(3))
     network(obs).square().sum().backward()
     layers.restore()
     copies, other = [explicit(network, flat) for flat in drawn], OBS.clone().requires_grad_()
@@ -54,6 +57,34 @@ def test_gradients_by_row_are_those_of_the_networks_with_perturbed_weights(netwo
     torch.testing.assert_close(obs.grad, other.grad, rtol=1e-4, atol=1e-5)
     for ours, *theirs in zip(network.parameters(), *(copied.parameters() for copied in copies), strict=True):
         torch.testing.assert_close(ours.grad, sum(each.grad for each in theirs), rtol=1e-4, atol=1e-5)
+
+
+def test_inputs_have_their_gradient_where_nothing_is_learned_from_the_perturbed_outputs(network: nn.Sequential):
+    layers, obs = PerturbedLayers(network), OBS.clone().requires_grad_()
+    RowPerturbations(layers, [layers.none()] * 3).use(torch.arange(3))
+    network(obs)
+    layers.restore()
+    obs.square().sum().backward()
+    assert torch.equal(obs.grad, 2 * OBS)
+
+
+def test_two_minibatches_may_be_evaluated_before_gradients_are_taken(network: nn.Sequential):
+    layers, rng = PerturbedLayers(network), np.random.default_rng(1)
+    by_row, gradients = RowPerturbations(layers, [layers.draw(0.5, rng) for _ in range(3)]), []
+    batches = torch.tensor([0, 1, 2]), torch.tensor([2, 2, 0])
+
+    def loss(numbers: torch.Tensor) -> torch.Tensor:
+        by_row.use(numbers)
+        return network(OBS).square().sum()
+
+    for losses in ([loss(batches[0]) + loss(batches[1])], map(loss, batches)):
+        network.zero_grad()
+        for each in losses:
+            each.backward()
+        gradients.append([tensor.grad for tensor in network.parameters()])
+    layers.restore()
+    for together, in_turn in zip(*gradients, strict=True):
+        torch.testing.assert_close(together, in_turn, rtol=1e-4, atol=1e-5)
 
 
 def test_one_perturbation_is_for_all_rows(network: nn.Sequential):
@@ -100,12 +131,10 @@ def test_no_perturbation_at_all_leaves_every_bit_and_every_gradient(network: nn.
     network(obs).square().sum().backward()
     plain, gradients = network(obs), [tensor.grad.clone() for tensor in network.parameters()]
     layers = PerturbedLayers(network)
-    for forwards in (
-        layers.by_row(layers.stack([layers.none()] * rows), Rows(torch.arange(rows))),
-        layers.folded(layers.none()),
-    ):
+    by_row = RowPerturbations(layers, [layers.none()] * rows)
+    for use in (lambda: by_row.use(torch.arange(rows)), lambda: layers.use(layers.folded(layers.none()))):
         network.zero_grad()
-        layers.use(forwards)
+        use()
         displaced = network(obs)
         displaced.square().sum().backward()
         assert torch.equal(plain, displaced)
@@ -131,3 +160,18 @@ class Doubled(nn.Linear):
 def test_a_linear_layer_with_a_forward_of_its_own_is_refused_and_not_bypassed():
     with pytest.raises(UsageError, match="Doubled"):
         PerturbedLayers(nn.Sequential(nn.Linear(2, 2), Doubled(2, 2)))
+
+
+def test_perturbations_that_are_no_longer_needed_free_their_memory_at_once(network: nn.Sequential):
+    layers = PerturbedLayers(network)
+    by_row = RowPerturbations(layers, [layers.none()] * 3)
+    by_row.use(torch.arange(3))
+    network(OBS).sum().backward()
+    layers.restore()
+    held = weakref.ref(by_row)
+    gc.disable()  # a cycle of references would be found too late: a rollout's perturbations may take gigabytes
+    try:
+        del by_row
+        assert held() is None
+    finally:
+        gc.enable()
