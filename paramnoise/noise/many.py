@@ -125,8 +125,8 @@ def places_of(chosen: Array) -> Array:
 def numbers_of(chosen: Array) -> Array:
     """How many are chosen before each place, which numbers the chosen from 0 on.
 
-    They are counted within rows by a product with a triangle of ones, and by rows with a mask: on a GPU a running sum is
-    many small programs. No precision of a product has an error in ones and zeros.
+    They are counted within rows by a product with a triangle of ones, and by rows with a mask: on a GPU a running sum
+    is many small programs. No precision of a product has an error in ones and zeros.
     """
     size = chosen.shape[0]
     rows = jnp.pad(chosen, (0, -size % ROW)).reshape(-1, ROW).astype(jnp.float32)
