@@ -43,7 +43,10 @@ class HostMLP:
     def __init__(self, mlp: MLP):
         """Takes the parameters as they are; nothing is copied."""
         self._layers: list[tuple[Any, Any]] = [(layer.weight, layer.bias) for layer in mlp.layers]
-        self._norms = [norm if isinstance(norm, eqx.nn.LayerNorm) else None for norm in mlp.norms]
+        # Taken from the modules once: Equinox looks an attribute up in more time than NumPy needs to multiply by it.
+        self._norms: list[tuple[Any, Any, float] | None] = [
+            (norm.weight, norm.bias, norm.eps) if isinstance(norm, eqx.nn.LayerNorm) else None for norm in mlp.norms
+        ]
         self._activation = ACTIVATIONS[mlp.activation]
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -54,7 +57,7 @@ class HostMLP:
         """The outputs of the last hidden layer."""
         for (weight, bias), norm in zip(self._layers[:-1], self._norms, strict=True):
             x = _linear(weight, bias, x)
-            x = self._activation(x if norm is None else _normalised(norm, x))
+            x = self._activation(x if norm is None else _normalised(*norm, x))
         return x
 
     def last(self, features: np.ndarray) -> np.ndarray:
@@ -76,8 +79,8 @@ def _linear(weight: np.ndarray, bias: np.ndarray, x: np.ndarray) -> np.ndarray:
     return outputs
 
 
-def _normalised(norm: eqx.nn.LayerNorm, x: np.ndarray) -> np.ndarray:
+def _normalised(weight: np.ndarray, bias: np.ndarray, eps: float, x: np.ndarray) -> np.ndarray:
     units = x.shape[-1]
     centred = x - np.add.reduce(x, axis=-1, keepdims=True) / units
     variance = np.add.reduce(centred * centred, axis=-1, keepdims=True) / units
-    return centred * (norm.weight / np.sqrt(variance + norm.eps)) + norm.bias
+    return centred * (weight / np.sqrt(variance + eps)) + bias
