@@ -27,6 +27,8 @@ from paramnoise.validation import UsageError, require
 
 DEFAULT_RMS_DELTA = 0.2
 """The delta of continuous actions if none is given: that of the paper's dense tasks."""
+LAYERS = (eqx.nn.Linear, eqx.nn.Conv, eqx.nn.LayerNorm)
+"""What half precision is for: numbers near 1. A normaliser's sums of all that was seen are beyond float16."""
 
 
 class ParameterNoiseState(NamedTuple):
@@ -75,8 +77,8 @@ class ParameterNoise(Exploration):
     """Perturbed policies in all, two for each group of neighbouring environments, where a copy for each environment
     costs too much; None: each has one of its own."""
     half_precision: bool = False
-    """Whether the policies that act are kept as float16, which is half as much to read at every step of thousands of
-    environments: 11 bits of each weight, about as many as a GPU's products keep of it anyway."""
+    """Whether the layers of the policies that act are kept as float16, which is half as much to read at every step of
+    thousands of environments: 11 bits of each weight, about as many as a GPU's products keep of it anyway."""
     epsilon_start: float = 1.0
     """With no delta: the epsilon that delta matches at the first step."""
     epsilon_end: float = 0.1
@@ -109,7 +111,7 @@ class ParameterNoise(Exploration):
         if self.pool is None:
             policies = parameter_noise.perturb_each(jax.random.key(0), policy, 0.0, num_envs)
             if self.half_precision:
-                policies = jax.tree.map(lambda leaf: leaf.astype(jnp.float16) if eqx.is_array(leaf) else leaf, policies)
+                policies = _halved(policies)
         else:
             self._check_pool(obs)
             policies = init_pool(policy, self.pool, num_envs)
@@ -229,6 +231,13 @@ class ParameterNoise(Exploration):
             "delta": state.delta,
             "adaptations": state.scale.adaptations,
         }
+
+
+def _halved(policies: Any) -> Any:
+    """Policies whose layers are float16; all else, such as what observations are normalised by, stays as it is."""
+    is_layer = lambda node: isinstance(node, LAYERS)  # noqa: E731
+    half = lambda leaf: leaf.astype(jnp.float16) if eqx.is_array(leaf) else leaf  # noqa: E731
+    return jax.tree.map(lambda node: jax.tree.map(half, node) if is_layer(node) else node, policies, is_leaf=is_layer)
 
 
 def _typed_as(policy: Any, perturbed: Any) -> Any:

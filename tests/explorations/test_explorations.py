@@ -9,7 +9,9 @@ from scipy import stats
 import paramnoise as pn
 from paramnoise.explorations.parameter import ParameterNoiseState
 from paramnoise.networks import MLP, BootstrappedQNetwork
+from paramnoise.networks.heads import NormalisedActor
 from paramnoise.networks.noisy import draw_noise, with_noisy_layers
+from paramnoise.networks.normaliser import Normaliser
 from paramnoise.networks.policies import (
     DeterministicPolicy,
     GreedyPolicy,
@@ -275,6 +277,16 @@ def test_half_precision_keeps_the_same_draws_with_fewer_digits(num_envs: int):
     assert 0 < np.abs(actions[0] - actions[1]).max() < 0.01
     policies, _ = half.acting_policy(states[1], CONTINUOUS)
     np.testing.assert_allclose(eqx.filter_vmap(lambda policy, o: policy(o))(policies, obs), actions[1], rtol=1e-5)
+
+
+def test_half_precision_is_for_layers_and_not_for_what_a_normaliser_has_seen():
+    statistics = Normaliser(jnp.float32(1e6), jnp.ones(3), jnp.full(3, 4e6))  # a std of 2
+    policy = DeterministicPolicy(NormalisedActor(statistics, CONTINUOUS.network))
+    state = begun(pn.ParameterNoise(half_precision=True), policy, 5)
+    kept = state.policies.network
+    assert jax.tree.leaves(kept.actor)[0].dtype == jnp.float16
+    np.testing.assert_array_equal(kept.normaliser.seen, np.full(5, 1e6, np.float32))
+    np.testing.assert_array_equal(kept.normaliser.squares, np.full((5, 3), 4e6, np.float32))
 
 
 def test_a_pool_is_kept_in_whole_precision():
