@@ -122,9 +122,12 @@ class Inside:
         return own.train, {f"inside-{i}": np.asarray(array) for i, array in enumerate(arrays)}
 
     def restore(self, member: int, state: TrainState, own: dict[str, np.ndarray]) -> None:
-        """Goes back to a snapshot."""
+        """Goes back to a snapshot; raises ValueError if it is of another loop."""
         before, structure = jax.tree.flatten(self._at(member)[1:])
         arrays = [jnp.asarray(own[f"inside-{i}"]) for i in range(len(before))]
+        for i, (array, held) in enumerate(zip(arrays, before, strict=True)):
+            if (array.shape, array.dtype) != (held.shape, held.dtype):  # a number would fit any number of environments
+                raise ValueError(f"inside-{i} is {array.dtype}{array.shape}, and {held.dtype}{held.shape} here")
         self._put(member, LoopState(state, *jax.tree.unflatten(structure, arrays)))
 
     def restore_learned(self, member: int, state: TrainState) -> None:

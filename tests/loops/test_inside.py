@@ -72,6 +72,14 @@ def test_a_loop_restored_in_between_goes_on_exactly_however_long_its_calls_are(f
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_snapshot_that_counts_the_episodes_of_all_environments_together_is_refused(finished):
+    state, own = finished[0].snapshot(0)
+    counts = [name for name, array in own.items() if name.startswith("inside-") and array.dtype == np.int32]
+    own[counts[-1]] = own[counts[-1]].sum()  # as before they were counted by environment
+    with pytest.raises(ValueError, match=rf"{counts[-1]} is int32\(\), and int32\(2,\) here"):
+        make_loop().restore(state, own, 0)
+
+
 def test_a_loop_with_a_pool_goes_on_exactly():
     learner, pool = LEARNER, dataclasses.replace(NOISE, pool=2)
     make = lambda: HostLoop(learner, pool, SOURCE, num_envs=ENVS, log_every=EPISODE)  # noqa: E731
