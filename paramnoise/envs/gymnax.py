@@ -121,8 +121,8 @@ class MinAtarNetwork(eqx.Module):
 
     filters: eqx.nn.Conv2d
     norm: eqx.nn.LayerNorm
-    dense: eqx.nn.Linear
-    dense_norm: eqx.nn.LayerNorm
+    hidden: eqx.nn.Linear  # of another name than before features were by row: an agent of then must not be loaded
+    hidden_norm: eqx.nn.LayerNorm
     out: eqx.nn.Linear
     channels: int = eqx.field(static=True)
 
@@ -132,13 +132,13 @@ class MinAtarNetwork(eqx.Module):
         self.channels = channels
         self.filters = eqx.nn.Conv2d(channels, 16, 3, key=keys[0])
         features = 16 * (BOARD - 2) ** 2
-        self.norm, self.dense_norm = eqx.nn.LayerNorm(features), eqx.nn.LayerNorm(128)
-        self.dense, self.out = eqx.nn.Linear(features, 128, key=keys[1]), eqx.nn.Linear(128, outputs, key=keys[2])
+        self.norm, self.hidden_norm = eqx.nn.LayerNorm(features), eqx.nn.LayerNorm(128)
+        self.hidden, self.out = eqx.nn.Linear(features, 128, key=keys[1]), eqx.nn.Linear(128, outputs, key=keys[2])
 
     def __call__(self, obs: Array) -> Array:
         """The outputs for one board, given as a vector: rows, columns, channels."""
         features = jax.nn.relu(self.norm(self._filtered(obs.reshape(BOARD, -1)).reshape(-1)))
-        return self.out(jax.nn.relu(self.dense_norm(self.dense(features))))
+        return self.out(jax.nn.relu(self.hidden_norm(self.hidden(features))))
 
     def _filtered(self, rows: Array) -> Array:
         """The convolution of a board, [rows, columns * channels], as [rows, columns * filters].

@@ -10,6 +10,7 @@ from paramnoise.envs import env_source
 from paramnoise.envs.gymnax import MinAtarNetwork, gymnax_env
 from paramnoise.loops.inside import Inside
 from paramnoise.networks.own import make_network
+from paramnoise.runs.checkpoint import named_leaves
 from paramnoise.validation import UsageError
 
 gymnax = pytest.importorskip("gymnax")
@@ -84,6 +85,12 @@ def test_the_filters_of_the_network_for_boards_are_a_convolution():
     expected = jnp.moveaxis(network.filters(board), 0, -1)
     found = network._filtered(jnp.moveaxis(board, 0, -1).reshape(10, -1))
     np.testing.assert_allclose(found, expected.reshape(8, -1), rtol=1e-4, atol=1e-5)
+
+
+def test_an_agent_from_before_features_were_by_row_does_not_fit():
+    names = named_leaves(MinAtarNetwork(4, 3, jax.random.PRNGKey(0)))
+    assert "hidden/weight" in names
+    assert "dense/weight" not in names  # its name then, with the same shape
 
 
 @pytest.mark.parametrize(
