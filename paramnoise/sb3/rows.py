@@ -99,7 +99,7 @@ def _forward(offsets: LayerOffsets, batch: Batch, x: Tensor) -> Tensor:
     displaced += rows.multiply(x.detach(), offsets.weights)
     if offsets.bias is not None:
         displaced += offsets.biases.index_select(0, rows.numbers)
-    if x.requires_grad:
+    if x.requires_grad and outputs.requires_grad:  # without gradients the outputs have none
         _add_to_gradient(x, outputs, lambda gradient: rows.multiply(gradient, offsets.transposed))
     return outputs
 

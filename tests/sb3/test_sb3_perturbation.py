@@ -68,6 +68,15 @@ def test_inputs_have_their_gradient_where_nothing_is_learned_from_the_perturbed_
     assert torch.equal(obs.grad, 2 * OBS)
 
 
+def test_without_gradients_inputs_may_still_be_ones_that_have_them(network: nn.Sequential):
+    layers = PerturbedLayers(network)
+    RowPerturbations(layers, [layers.draw(0.5, np.random.default_rng(1))] * 2).use(torch.tensor([0, 1, 0]))
+    learned = network(OBS.clone().requires_grad_())
+    with torch.no_grad():
+        assert torch.equal(network(OBS.clone().requires_grad_()), learned)
+    layers.restore()
+
+
 def test_two_minibatches_may_be_evaluated_before_gradients_are_taken(network: nn.Sequential):
     layers, rng = PerturbedLayers(network), np.random.default_rng(1)
     by_row, gradients = RowPerturbations(layers, [layers.draw(0.5, rng) for _ in range(3)]), []
