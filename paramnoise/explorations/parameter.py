@@ -13,6 +13,7 @@ from paramnoise import noise as parameter_noise
 from paramnoise import schedules
 from paramnoise.explorations.base import Exploration, HostNoise, HostPolicy, register_exploration
 from paramnoise.explorations.epsilon_greedy import annealed_epsilon, check_annealing, mix_in_random
+from paramnoise.networks.convolutions import Convolution
 from paramnoise.networks.policies import CONTINUOUS, Policy, SquashedGaussianPolicy
 from paramnoise.noise.perturbation import redraw_first
 from paramnoise.noise.pool import (
@@ -27,7 +28,7 @@ from paramnoise.validation import UsageError, require
 
 DEFAULT_RMS_DELTA = 0.2
 """The delta of continuous actions if none is given: that of the paper's dense tasks."""
-LAYERS = (eqx.nn.Linear, eqx.nn.Conv, eqx.nn.LayerNorm)
+LAYERS = (eqx.nn.Linear, eqx.nn.Conv, Convolution, eqx.nn.LayerNorm)
 """What half precision is for: numbers near 1. A normaliser's sums of all that was seen are beyond float16."""
 
 
