@@ -44,7 +44,7 @@ class LayerOffsets:
     def __init__(self, layer: nn.Linear, weights: Tensor, biases: Tensor):
         """Takes the layer's part of flat perturbations, [count, parameters]."""
         matrices = weights.view(-1, *layer.weight.shape)
-        self.weight, self.bias, self.biases = layer.weight, layer.bias, biases.contiguous()
+        self.layer, self.biases = layer, biases.contiguous()
         self.weights = Table(matrices.transpose(1, 2))
         self.transposed = Table(matrices)
 
@@ -94,10 +94,11 @@ def _begins(rows: int, size: int, device: torch.device) -> Tensor:
 def _forward(offsets: LayerOffsets, batch: Batch, x: Tensor) -> Tensor:
     """A layer on [rows, in]; its weights are always those of now."""
     rows = batch.rows  # gradients are taken with these, whatever batch is next
-    outputs = F.linear(x, offsets.weight, offsets.bias)
+    weight, bias = offsets.layer.weight, offsets.layer.bias  # a parametrization makes them anew
+    outputs = F.linear(x, weight, bias)
     displaced = outputs.detach()  # the same memory: what is added is no part of the graph, which takes less time
     displaced += rows.multiply(x.detach(), offsets.weights)
-    if offsets.bias is not None:
+    if bias is not None:
         displaced += offsets.biases.index_select(0, rows.numbers)
     if x.requires_grad and outputs.requires_grad:  # without gradients the outputs have none
         _add_to_gradient(x, outputs, lambda gradient: rows.multiply(gradient, offsets.transposed))

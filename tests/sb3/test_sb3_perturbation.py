@@ -77,6 +77,16 @@ def test_without_gradients_inputs_may_still_be_ones_that_have_them(network: nn.S
     layers.restore()
 
 
+def test_weights_that_a_parametrization_makes_are_those_of_each_minibatch(network: nn.Sequential):
+    nn.utils.parametrizations.spectral_norm(network[0])
+    layers = PerturbedLayers(network)
+    perturbations = RowPerturbations(layers, [layers.draw(0.5, np.random.default_rng(1))] * 2)
+    for _ in range(2):  # a graph is gone after its gradients
+        perturbations.use(torch.tensor([0, 1, 0]))
+        network(OBS).sum().backward()
+    layers.restore()
+
+
 def test_two_minibatches_may_be_evaluated_before_gradients_are_taken(network: nn.Sequential):
     layers, rng = PerturbedLayers(network), np.random.default_rng(1)
     by_row, gradients = RowPerturbations(layers, [layers.draw(0.5, rng) for _ in range(3)]), []
