@@ -130,7 +130,7 @@ def numbers_of(chosen: Array) -> Array:
     """
     size = chosen.shape[0]
     rows = jnp.pad(chosen, (0, -size % ROW)).reshape(-1, ROW).astype(jnp.float32)
-    row = np.arange(rows.shape[0])
+    row = jnp.arange(rows.shape[0])  # not of NumPy: its mask would be a constant, of 67 MB for a million
     within = (rows @ np.triu(np.ones((ROW, ROW), np.float32), 1)).astype(jnp.int32)
     before = jnp.sum(jnp.where((row < row[:, None])[:, :, None], rows, 0), axis=(1, 2)).astype(jnp.int32)
     return (before[:, None] + within).reshape(-1)[:size]

@@ -258,6 +258,11 @@ def test_places_are_those_of_the_chosen_in_order_and_then_none(chosen: list[int]
     assert (places[len(chosen) :] == 300).all()
 
 
+def test_the_program_that_counts_does_not_grow_with_the_square_of_what_it_counts():
+    few, many = (len(jax.jit(places_of).lower(jax.ShapeDtypeStruct((n,), bool)).as_text()) for n in (2**10, 2**17))
+    assert many < 1.1 * few
+
+
 def test_one_chunk_is_drawn_at_a_fixed_cost_and_the_others_are_left():
     starts, policies, clean = jnp.arange(MANY) % 2 == 0, {"w": jnp.zeros((MANY, 2))}, {"w": jnp.zeros(2)}
     some, left = redraw_first(KEY, policies, clean, 1.0, starts, everything)
