@@ -66,6 +66,8 @@ class KeepsPerturbations:
     def get(self: Any, batch_size: int | None = None) -> Iterator[Any]:
         """Yields Stable-Baselines3's minibatches, to the bit; the layers have the perturbations of the one at hand.
 
+        When the iterator ends, or is dropped, the layers are clean again.
+
         What is small is put in the epoch's order at once, and PyTorch does it: that makes up for some of the time that
         the perturbations take.
         """
@@ -78,10 +80,14 @@ class KeepsPerturbations:
         numbers = self.number_of_sample.index_select(0, order).to(self.device)
         actions = self._actions.index_select(0, order).to(self.device)
         scalars = self._scalars.index_select(1, order).to(self.device)
-        for begin in range(0, len(order), size):
-            batch = slice(begin, begin + size)
-            self._perturb(numbers[batch])
-            yield self.samples_class(self._observations_at(order[batch]), actions[batch], *scalars[:, batch].unbind())
+        try:
+            for begin in range(0, len(order), size):
+                batch = slice(begin, begin + size)
+                self._perturb(numbers[batch])
+                seen = self._observations_at(order[batch])
+                yield self.samples_class(seen, actions[batch], *scalars[:, batch].unbind())
+        finally:  # also where minibatches are looked at outside of `train`, or only some of them
+            self.layers.restore()
 
     def _end_rollout(self: Any) -> None:
         """Flattens steps and environments to samples, as Stable-Baselines3 does."""

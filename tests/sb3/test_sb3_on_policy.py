@@ -143,10 +143,23 @@ def assert_same(ours: Iterable[Iterable[torch.Tensor]], theirs: Iterable[Iterabl
             assert torch.equal(values, expected)
 
 
+def test_the_policy_is_clean_again_when_minibatches_were_looked_at():
+    model = make(sb3.PPO, num_envs=4, sigma=1.0)
+    buffer, obs = collect(model), np.ones(4, np.float32)
+    clean = clean_policy(model).predict(obs, deterministic=True)[0]
+    for number, _ in enumerate(buffer.get(16)):  # all of them, and as where target_kl ends an epoch
+        assert number < 4
+    assert model.predict(obs, deterministic=True)[0] == clean
+    for _ in buffer.get(16):
+        break
+    assert model.predict(obs, deterministic=True)[0] == clean
+
+
 def test_the_gradient_goes_to_the_clean_weights_through_the_perturbed_ones():
     model = make(sb3.PPO, num_envs=2, sigma=0.5)
     collect(model)
-    samples = next(iter(model.rollout_buffer.get(2)))
+    batches = model.rollout_buffer.get(2)  # the layers are perturbed for as long as it is there
+    samples = next(batches)
     numbers = [perturbation_of(model, samples, row) for row in range(2)]
     _, log_prob, _ = model.policy.evaluate_actions(samples.observations, samples.actions.long().flatten())
     model.policy.zero_grad()
