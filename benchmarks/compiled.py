@@ -260,6 +260,8 @@ def main() -> None:
     possible = (*EXPLORERS[agent], *OTHERS)
     if not set(names) <= set(possible):
         parser.error(f"the contenders of {agent} are {', '.join(possible)}")
+    if options.pool is not None and "half" in names:
+        parser.error("half is for policies of one's own, not for a pool")
     ratios = [pair for pair in RATIOS if set(pair) <= set(names)]
     device = f"{jax.devices()[0].device_kind}, jax {jax.__version__}"
     pool = "" if options.pool is None else f", a pool of {options.pool}"
