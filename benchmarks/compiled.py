@@ -64,6 +64,7 @@ RATIOS = (
     ("parameter", "epsilon-greedy"),
     ("half", "epsilon-greedy"),
     ("parameter", "plain"),
+    ("half", "plain"),
     ("plain", "rejax"),
     ("plain", "environment"),
 )

@@ -242,7 +242,7 @@ def _halved(policies: Any) -> Any:
 
 
 def _typed_as(policy: Any, perturbed: Any) -> Any:
-    """Perturbed policies with the dtypes of the clean one, in which they may not be kept."""
+    """Perturbed policies with the dtypes of the clean one, in which they may not be kept; else nothing is copied."""
     return jax.tree.map(
-        lambda clean, kept: kept.astype(clean.dtype) if eqx.is_array(clean) else clean, policy, perturbed
+        lambda clean, kept: kept if kept.dtype == clean.dtype else kept.astype(clean.dtype), policy, perturbed
     )

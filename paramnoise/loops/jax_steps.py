@@ -8,7 +8,6 @@ evaluate: noise-free episodes
 import functools
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -69,20 +68,9 @@ def begin(learner: Learner, exploration: Exploration, state: LoopState, policy: 
     """Begins all episodes that wait for it, with the numbers of a policy; None: the learner's own."""
     behaviour = behaviour_of(learner, state)
     if policy is not None:
-        behaviour = behaviour._replace(policy=_with_numbers(behaviour.policy, policy))
+        behaviour = behaviour._replace(policy=ravel_pytree(behaviour.policy)[1](policy))
     explored = steps.begin_if_any(exploration, behaviour, state.waits, SEEDS)
     return state._replace(train=state.train._replace(exploration=explored), waits=jnp.zeros_like(state.waits))
-
-
-def numbers_of(policy: Policy) -> Array:
-    """All numbers of a policy, as one array."""
-    return ravel_pytree(eqx.filter(policy, eqx.is_array))[0]
-
-
-def _with_numbers(policy: Policy, numbers: Array) -> Policy:
-    """The policy with other numbers."""
-    arrays, rest = eqx.partition(policy, eqx.is_array)
-    return eqx.combine(ravel_pytree(arrays)[1](numbers), rest)
 
 
 def choose(learner: Learner, exploration: Exploration, state: LoopState) -> tuple[LoopState, Array]:

@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from paramnoise.agents.base import Learner
 from paramnoise.explorations.base import Exploration, is_fixed_by_episode
 from paramnoise.loops import jax_steps
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import JaxEnv
-from paramnoise.loops.jax_steps import SEEDS, LoopState, numbers_of
+from paramnoise.loops.jax_steps import SEEDS, LoopState
 from paramnoise.noise.many import loops_are_cheap
 
 
@@ -55,14 +56,14 @@ def advance(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
         explored = steps.adapt_as_due(learner, exploration, seen, num_envs)
         state = _begin_first(learner, exploration, state._replace(train=seen._replace(exploration=explored)))
         state, ahead = jax_steps.choose(learner, exploration, state) if acts_ahead else (state, None)
-        policy = numbers_of(learner.policy(seen.learner)) if is_fixed else None
+        policy = ravel_pytree(learner.policy(seen.learner))[0] if is_fixed else None
         state = state._replace(train=trained._replace(exploration=state.train.exploration))
         return Many(carry.done + 1, state, ahead, policy)
 
     def steps_until_many_start(carry: tuple[Array, LoopState]) -> tuple[Array, LoopState]:
         done, state = carry
         state, ahead = jax_steps.choose(learner, exploration, state) if acts_ahead else (state, None)
-        policy = numbers_of(learner.policy(state.train.learner)) if is_fixed else None
+        policy = ravel_pytree(learner.policy(state.train.learner))[0] if is_fixed else None
         after = jax.lax.while_loop(goes_on, step_and_begin, Many(done, state, ahead, policy))
         return after.done, jax_steps.begin(learner, exploration, after.state, after.policy)
 

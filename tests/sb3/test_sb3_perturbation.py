@@ -81,9 +81,13 @@ def test_weights_that_a_parametrization_makes_are_those_of_each_minibatch(networ
     nn.utils.parametrizations.spectral_norm(network[0])
     layers = PerturbedLayers(network)
     perturbations = RowPerturbations(layers, [layers.draw(0.5, np.random.default_rng(1))] * 2)
+    made_from = network[0].parametrizations.weight.original
     for _ in range(2):  # a graph is gone after its gradients
+        made_from.grad = None
         perturbations.use(torch.tensor([0, 1, 0]))
         network(OBS).sum().backward()
+        assert made_from.grad.isfinite().all()
+        assert made_from.grad.any()
     layers.restore()
 
 
