@@ -28,9 +28,12 @@ from paramnoise.runs import checkpoint, video
 from paramnoise.runs.config import RunConfig, RunSettings, make_config
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import Bar, bar, describe
+from paramnoise.runs.files import RunFiles
 from paramnoise.runs.lock import only_writer
-from paramnoise.runs.run import RunFiles, fitting_here, load_loop, make_loop, save_loop, set_up_process, train
+from paramnoise.runs.loop import load_loop, make_loop, save_loop
+from paramnoise.runs.machine import fitting_here, set_up_process
 from paramnoise.runs.side_by_side import record_games_side_by_side, record_side_by_side
+from paramnoise.runs.training import train
 from paramnoise.validation import UsageError, require, require_extra
 
 

@@ -22,7 +22,8 @@ from paramnoise.report.site import write_report
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import settings_lines
-from paramnoise.runs.run import fitting_here, run, set_up_process
+from paramnoise.runs.machine import fitting_here, set_up_process
+from paramnoise.runs.run import run
 from paramnoise.runs.video import check_path
 from paramnoise.runs.which_delta import PROBES, which_delta
 from paramnoise.validation import UsageError, did_you_mean, require
