@@ -53,7 +53,7 @@ class Settings:
 def ours(settings: Settings, exploration: str, **agent: Any) -> Window:
     """Training by this package, without evaluations."""
     from paramnoise.runs.config import make_config
-    from paramnoise.runs.run import make_loop
+    from paramnoise.runs.loop import make_loop
 
     agent |= {"buffer_size": settings.buffer_size, "learning_starts": LEARNING_STARTS}
     config = make_config(

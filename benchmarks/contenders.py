@@ -14,7 +14,8 @@ NEVER = 10**9
 def ours(algorithm: str, env: str, exploration: str, agent: Mapping[str, Any], **run: Any) -> "Window":
     """Training by this package, without evaluations."""
     from paramnoise.runs.config import make_config
-    from paramnoise.runs.run import make_loop, set_up_process
+    from paramnoise.runs.loop import make_loop
+    from paramnoise.runs.machine import set_up_process
 
     config = make_config(algorithm, env, exploration=exploration, agent=agent, **run)
     set_up_process(config, env)  # threads as `paramnoise train` has them

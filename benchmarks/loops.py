@@ -18,7 +18,7 @@ from paramnoise.envs.chain import chain
 from paramnoise.loops.compiled import CompiledLoop
 from paramnoise.runs.config import make_config
 from paramnoise.runs.directory import provenance
-from paramnoise.runs.run import make_loop
+from paramnoise.runs.loop import make_loop
 
 REPEATS = 5
 CHAIN_LENGTH = 20

@@ -32,7 +32,7 @@ from paramnoise.parallel.process import cores
 from paramnoise.parallel.ray_cluster import connect
 from paramnoise.parallel.sweep import Line, run_all
 from paramnoise.runs.config import RunConfig, make_config
-from paramnoise.runs.run import make_loop
+from paramnoise.runs.loop import make_loop
 
 ENV = "HalfCheetah-v4"
 EPISODE = 1_000

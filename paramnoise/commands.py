@@ -1,18 +1,14 @@
 """What each command of the command line does."""
 
 import dataclasses
-import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import gymnasium as gym
-from gymnasium.envs.registration import find_highest_version
-
-from paramnoise import api
 from paramnoise.agents.base import Spaces
+from paramnoise.api import Agent, load
 from paramnoise.claims import CLAIMS, judge
 from paramnoise.claims import report as claims_report
-from paramnoise.envs.base import ENVS, FAMILIES, EnvEntry, short_name
+from paramnoise.envs.listing import env_lines, found_lines
 from paramnoise.figures.base import NOT_DRAWN, can_draw
 from paramnoise.figures.run_curves import find_runs, read_curves
 from paramnoise.parallel.process import INTERRUPTED, Device, use_device
@@ -22,10 +18,11 @@ from paramnoise.report.site import write_report
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import settings_lines
-from paramnoise.runs.run import fitting_here, run, set_up_process
+from paramnoise.runs.machine import fitting_here, set_up_process
+from paramnoise.runs.run import run
 from paramnoise.runs.video import check_path
 from paramnoise.runs.which_delta import PROBES, which_delta
-from paramnoise.validation import UsageError, did_you_mean, require
+from paramnoise.validation import UsageError, require
 
 
 def train(
@@ -67,6 +64,16 @@ def train(
     return 0
 
 
+def _default_run_dir(config: RunConfig, resume: bool) -> Path:
+    """runs/AGENT/ENV/EXPLORATION/seed-S; a second run of the same gets -2, and so on; `resume` takes the last."""
+    base = Path("runs") / config.algorithm / config.env / config.exploration.kind / f"seed-{config.seed}"
+    last, path, number = base, base, 1
+    while path.exists():
+        last, number = path, number + 1
+        path = base.with_name(f"{base.name}-{number}")
+    return last if resume else path
+
+
 def _print_settings(config: RunConfig, spaces: Spaces, path: Path) -> None:
     print("\n".join([*settings_lines(config, spaces), f"  directory: {path}"]), flush=True)
 
@@ -105,15 +112,20 @@ def evaluate(
     require(episodes >= 1, "episodes", episodes, "at least 1")
     if video is not None:
         check_path(video)
-    if device is not None:
-        use_device(device)
-    agent = api.load(run_dir, RunDirectory(run_dir).config().env if trust_env else None)
+    agent = _load(run_dir, device, trust_env)
     filmed = agent.record(video, seed=seed) if video is not None else None
     print(f"{agent.algorithm} on {agent.config.env} after {agent.step:,} steps, noise-free:")
     print(agent.evaluate(episodes, seed))
     if filmed is not None:
         print(f"{video}: the first episode, with a return of {filmed.mean:.1f}")
     return 0
+
+
+def _load(run_dir: Path, device: Device | None, trust_env: bool) -> Agent:
+    """The agent of a run directory, or of `agent.save`, on a device."""
+    if device is not None:
+        use_device(device)
+    return load(run_dir, RunDirectory(run_dir).config().env if trust_env else None)
 
 
 def claims(results: Path, out: Path | None, readme: tuple[Path, ...]) -> int:
@@ -161,12 +173,9 @@ def film(
     check_path(out)
     require(perturbed >= 1, "perturbed", perturbed, "at least 1")
     require(max_steps is None or max_steps >= 1, "max_steps", max_steps, "at least 1")
-    if device is not None:
-        use_device(device)
-    directory = RunDirectory(run_dir)
-    agent = api.load(run_dir, directory.config().env if trust_env else None)
+    agent = _load(run_dir, device, trust_env)
     if sigma is None:
-        sigma = _last_sigma(directory)
+        sigma = _last_sigma(RunDirectory(run_dir))
     filmed = agent.record(out, seed=seed, perturbed=perturbed, sigma=sigma, max_steps=max_steps)
     facts = {"algorithm": agent.algorithm, "env": agent.config.env, "steps": agent.step, "sigma": sigma, "seed": seed}
     command = f"paramnoise film {run_dir} --out {out} --perturbed {perturbed} --sigma {sigma:.4g} --seed {seed}"
@@ -234,76 +243,5 @@ def plot_runs(paths: Sequence[Path], out: Path) -> int:
 
 def envs(search: str) -> int:
     """`paramnoise envs`; with `search`, of what has it in its id or in its line of help."""
-    if search:
-        return _search_envs(search)
-    groups: dict[str, list[EnvEntry]] = {}
-    for entry in ENVS.values():
-        groups.setdefault(entry.group, []).append(entry)
-    for group, entries in groups.items():
-        print(f"{group[0].upper()}{group[1:]}:")
-        for entry in entries:
-            if entry.help:
-                print(f"  {entry.id:<36} {entry.help}")
-        _print_names(entry.id for entry in entries if not entry.help)
-        print()
-    for family in FAMILIES.values():
-        print(f"{family.group}{_install_note(*family.needs) if family.needs else ''}:")
-        _print_names(family.members)
-        print()
-    _print_gymnasium()
+    print("\n".join(found_lines(search) if search else env_lines()))
     return 0
-
-
-def _search_envs(word: str) -> int:
-    """Prints what is found, a line each."""
-    lines = {entry.id: entry.help for entry in ENVS.values()}
-    for family in FAMILIES.values():
-        lines |= dict.fromkeys(family.members, family.name)
-    for kind, newest in _gymnasium_ids().items():
-        lines |= {env: f"Gymnasium's {kind}" for env in newest if env not in lines}
-    found = {env: help for env, help in lines.items() if word.lower() in f"{env} {help}".lower()}
-    if not found:
-        near = did_you_mean(word, [*dict.fromkeys(map(short_name, lines))]).partition("choose from")[0].strip()
-        raise UsageError(f"no environment has {word!r} in its id or help{': ' if near else ''}{near}")
-    for env, help in found.items():
-        print(f"{env:<36} {help or ENVS[env].group}")
-    return 0
-
-
-def _gymnasium_ids() -> dict[str, list[str]]:
-    """The newest version of each of Gymnasium's environments, by kind."""
-    kinds: dict[str, list[str]] = {}
-    for spec in gym.registry.values():
-        if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium.envs."):
-            newest = kinds.setdefault(spec.entry_point.split(".")[2].split(":")[0], [])
-            if spec.version == find_highest_version(spec.namespace, spec.name):
-                newest.append(spec.id)
-    return kinds
-
-
-def _print_gymnasium() -> None:
-    print("Gymnasium's (any registered id works where the action space fits; other names mean the newest, as listed):")
-    needs = {"box2d": "Box2D", "mujoco": "mujoco"}
-    for kind, newest in _gymnasium_ids().items():
-        note = _install_note(needs[kind], kind) if kind in needs else ""
-        print(f"  {kind}{note}: {', '.join(newest)}")
-
-
-def _print_names(names: Iterable[str]) -> None:
-    if line := ", ".join(names):
-        print(f"  {line}")
-
-
-def _install_note(module: str, extra: str) -> str:
-    """How to install an extra, if its module is missing."""
-    return "" if importlib.util.find_spec(module) else f" (needs: pip install 'paramnoise[{extra}]')"
-
-
-def _default_run_dir(config: RunConfig, resume: bool) -> Path:
-    """runs/AGENT/ENV/EXPLORATION/seed-S; a second run of the same gets -2, and so on; `resume` takes the last."""
-    base = Path("runs") / config.algorithm / config.env / config.exploration.kind / f"seed-{config.seed}"
-    last, path, number = base, base, 1
-    while path.exists():
-        last, number = path, number + 1
-        path = base.with_name(f"{base.name}-{number}")
-    return last if resume else path

@@ -23,7 +23,7 @@ from paramnoise.parallel.process import Device
 from paramnoise.parsing import Command, Group, Other, Words, field_notes, indented
 from paramnoise.runs.config import RunConfig, RunSettings, make_config
 from paramnoise.runs.directory import RunDirectory
-from paramnoise.runs.run import CHECKPOINT_SECONDS
+from paramnoise.runs.files import CHECKPOINT_SECONDS
 from paramnoise.runs.which_delta import SIGMAS
 from paramnoise.validation import UsageError, check_types
 

@@ -10,6 +10,7 @@ import pytest
 from test_api import QUIET, TINY, assert_same_agent, tiny
 
 import paramnoise as pn
+from paramnoise import api
 from paramnoise.runs.directory import WALL_CLOCK_COLUMNS, RunDirectory
 
 
@@ -105,6 +106,11 @@ def test_a_copy_and_a_pickled_agent_learn_on_as_the_agent_would():
     for other in others:
         assert len(other.history) == 1
         assert_same_agent(agent, other.learn(20, **QUIET))
+
+
+@pytest.mark.parametrize("name", ["DQN", "Evaluation", "_from_files"])
+def test_what_older_pickles_name_is_found_where_they_name_it(name):
+    assert pickle.loads(f"cparamnoise.api\n{name}\n.".encode()) is getattr(api, name)
 
 
 def test_the_policy_is_a_pytree_that_predicts_under_jit_and_vmap(logged):

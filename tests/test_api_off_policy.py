@@ -1,16 +1,11 @@
 """TD3 and SAC through the API: exact resume with their explorations, first actions, what fits."""
 
-import os
-
 import jax
 import numpy as np
 import pytest
 
 import paramnoise as pn
 from paramnoise.keys import RANDOM
-from paramnoise.runs import run
-from paramnoise.runs.config import make_config
-from paramnoise.runs.run import _has_large_products
 
 QUIET = {"progress": False, "eval_every": 1_000, "eval_episodes": 1}
 SETTINGS = {
@@ -54,25 +49,6 @@ def test_an_agent_saved_within_a_cycle_learns_on_as_one_that_was_never_saved(tmp
     np.testing.assert_array_equal(predicted, agent.predict(rows)[0])
     assert predicted.shape == (20, 1)
     assert np.abs(predicted).max() <= 2.0
-
-
-@pytest.mark.parametrize(
-    ("agent", "units", "batch_size", "large"),
-    [("td3", 64, 128, False), ("sac", 256, 256, True), ("ddpg", 128, 128, False), ("trpo", 256, 5_000, False)],
-)
-def test_only_large_products_of_replayed_batches_get_more_than_one_thread(agent, units, batch_size, large):
-    config = make_config(agent, "Pendulum-v1", agent={"hidden_sizes": (units, units), "batch_size": batch_size})
-    assert _has_large_products(config) == large
-
-
-@pytest.mark.parametrize(("cores", "threads"), [(1, "1"), (2, None)])
-def test_large_products_get_one_thread_where_there_is_one_core(monkeypatch, cores, threads):
-    monkeypatch.delenv("PJRT_NPROC", raising=False)
-    monkeypatch.setattr(run, "use_compilation_cache", lambda: None)
-    monkeypatch.setattr(run, "cores", lambda: cores)
-    config = make_config("td3", "Pendulum-v1", agent={"hidden_sizes": (256, 256), "batch_size": 256})
-    run.set_up_process(config, "Pendulum-v1")
-    assert os.environ.pop("PJRT_NPROC", None) == threads
 
 
 @pytest.mark.parametrize(("cls", "kind"), [(pn.SAC, "gaussian"), (pn.SAC, "ou"), (pn.TD3, "epsilon-greedy")])

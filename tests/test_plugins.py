@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import paramnoise as pn
-from paramnoise import api, plugins
+from paramnoise import plugins
 from paramnoise.agents.base import AGENTS
+from paramnoise.api import agent as agents
 from paramnoise.cli import main
 from paramnoise.envs.base import ENVS
 from paramnoise.explorations import base as explorations
@@ -26,7 +27,7 @@ from paramnoise.figures.base import FIGURES
 EXAMPLE = "plugin_example"
 PLUGIN = f"--plugin {EXAMPLE}"
 TRAIN = "train tiny-dqn --env Corridor"
-REGISTRIES = (AGENTS, ENVS, FIGURES, explorations._REGISTERED, gym.registry, plugins._loaded, api._CLASSES)
+REGISTRIES = (AGENTS, ENVS, FIGURES, explorations._REGISTERED, gym.registry, plugins._loaded, agents._CLASSES)
 HINT = f"made with plug-in {EXAMPLE}: pass --plugin {EXAMPLE}"
 
 

@@ -19,7 +19,8 @@ from paramnoise.figures.pieces import Reporter
 from paramnoise.parallel.sweep import Line
 from paramnoise.runs.checkpoint import INDEX
 from paramnoise.runs.config import RunConfig
-from paramnoise.runs.run import CHECKPOINT_SECONDS, run_together
+from paramnoise.runs.files import CHECKPOINT_SECONDS
+from paramnoise.runs.run import run_together
 from paramnoise.validation import UsageError
 
 LARGE_CHECKPOINT_SECONDS = 600.0

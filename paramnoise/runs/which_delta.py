@@ -16,7 +16,8 @@ from paramnoise.networks.policies import CONTINUOUS, GreedyPolicy, Policy, Votin
 from paramnoise.noise import epsilon_from_delta
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
-from paramnoise.runs.run import fitting_here, load_loop, make_loop
+from paramnoise.runs.loop import load_loop, make_loop
+from paramnoise.runs.machine import fitting_here
 from paramnoise.validation import UsageError, require
 
 SIGMAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)

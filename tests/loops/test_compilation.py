@@ -6,7 +6,7 @@ from paramnoise.agents import DDPGConfig
 from paramnoise.explorations import ParameterNoise
 from paramnoise.loops import sharing
 from paramnoise.runs.config import RunConfig
-from paramnoise.runs.run import make_loop
+from paramnoise.runs.loop import make_loop
 
 
 def test_ddpg_compiles_nothing_after_warm_up(compiled, monkeypatch):

@@ -19,6 +19,7 @@ from paramnoise.runs import run as runs
 from paramnoise.runs.checkpoint import named_leaves
 from paramnoise.runs.config import make_config
 from paramnoise.runs.directory import WALL_CLOCK_COLUMNS, RunDirectory
+from paramnoise.runs.loop import make_loop
 from paramnoise.validation import RunError, UsageError
 
 SETTINGS = {"hidden_sizes": (4,), "pairs": 3, "table_size": 10_000}
@@ -32,7 +33,7 @@ def config(env="Pendulum-v1", *, seed=0, num_envs=2, steps=300, **agent):
 
 
 def loop_of(made_from) -> HostLoop:
-    return runs.make_loop([made_from], made_from.env)
+    return make_loop([made_from], made_from.env)
 
 
 def rows_of(made_from):

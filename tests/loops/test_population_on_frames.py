@@ -21,7 +21,8 @@ from paramnoise.loops.members import MemberEvaluator, Setting
 from paramnoise.runs.checkpoint import named_leaves
 from paramnoise.runs.config import make_config
 from paramnoise.runs.directory import WALL_CLOCK_COLUMNS, RunDirectory
-from paramnoise.runs.run import make_loop, run
+from paramnoise.runs.loop import make_loop
+from paramnoise.runs.run import run
 from paramnoise.validation import UsageError
 
 ID, CONTINUOUS = "paramnoise-test/Halves-v0", "paramnoise-test/ContinuousHalves-v0"

@@ -21,7 +21,7 @@ from paramnoise.figures.atari_figure import ATARI, AtariScale
 from paramnoise.parallel.sweep import Event, Line
 from paramnoise.runs.config import make_config
 from paramnoise.runs.display import StopFlag
-from paramnoise.runs.run import make_loop
+from paramnoise.runs.loop import make_loop
 from paramnoise.validation import RunError, UsageError
 
 pytestmark = pytest.mark.ray

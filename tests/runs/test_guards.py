@@ -9,6 +9,7 @@ from test_run import CONFIG, assert_same_arrays, progress, run_and_stop
 
 import paramnoise as pn
 from paramnoise.cli import main
+from paramnoise.runs import files
 from paramnoise.runs import run as runs
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.validation import RunError
@@ -80,8 +81,8 @@ def test_an_agent_with_an_infinite_weight_is_not_saved_over_a_good_one(tmp_path)
 
 def test_checkpoints_are_written_when_they_are_due_and_at_the_end(tmp_path, monkeypatch):
     saved = []
-    stage = runs.stage_loop
-    monkeypatch.setattr(runs, "stage_loop", lambda loop, *args: (saved.append(loop.step), stage(loop, *args))[1])
+    stage = files.stage_loop
+    monkeypatch.setattr(files, "stage_loop", lambda loop, *args: (saved.append(loop.step), stage(loop, *args))[1])
     runs.run(CONFIG, tmp_path / "rarely", checkpoint_seconds=1_000)
     assert saved == [120]
     saved.clear()

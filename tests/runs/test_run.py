@@ -23,6 +23,7 @@ from paramnoise.runs import run as runs
 from paramnoise.runs.config import RunConfig, make_config
 from paramnoise.runs.directory import WALL_CLOCK_COLUMNS, RunDirectory
 from paramnoise.runs.display import StopFlag, stop_on_signals
+from paramnoise.runs.loop import make_loop
 from paramnoise.validation import UsageError
 
 # Two environments, and all that changes over a run: sigma, policies renewed by age, a schedule, a ring that wraps.
@@ -196,7 +197,7 @@ def test_evaluation_does_not_change_training(uninterrupted, tmp_path):
 
 def test_evaluation_is_that_of_the_clean_policy_on_seeds_of_its_own():
     noisy = config(exploration=dataclasses.replace(CONFIG.exploration, sigma=30.0))
-    loop = runs.make_loop([noisy], "CartPole-v1")
+    loop = make_loop([noisy], "CartPole-v1")
     ((row,),) = loop.run(40, eval_every=40, eval_episodes=2)
     returns = []
     for i in range(2):

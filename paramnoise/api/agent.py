@@ -1,11 +1,7 @@
-"""The small object that people use: learn, predict, evaluate, save, load."""
+"""The small object that people use, whatever its algorithm: learn, predict, evaluate, save, load."""
 
-import contextlib
 import dataclasses
-import functools
-import math
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -13,51 +9,24 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 from gymnasium.vector import VectorEnv
-from jax import Array
 
-from paramnoise import keywords, noise
+from paramnoise import noise
 from paramnoise.agents.base import find_agent
+from paramnoise.api import saved
+from paramnoise.api.evaluation import Evaluation, film, film_perturbed
+from paramnoise.api.learning import learn_on
 from paramnoise.callbacks import CallbackLike, Followers
 from paramnoise.envs import EnvLike, agent_observations, env_name, environment_actions, known_kwargs
 from paramnoise.explorations import Exploration
-from paramnoise.loops.evaluation import EVALUATION_STREAM
-from paramnoise.loops.vector import episode_seed
-from paramnoise.networks.own import OWN_PARTS, NetworkSetting, OptimizerSetting, warn_without_layer_norm
+from paramnoise.networks.own import NetworkSetting, OptimizerSetting, warn_without_layer_norm
 from paramnoise.networks.policies import Policy, noise_free_actions
-from paramnoise.runs import checkpoint, video
+from paramnoise.runs.checkpoint import named_leaves
 from paramnoise.runs.config import RunConfig, RunSettings, make_config
 from paramnoise.runs.directory import RunDirectory
-from paramnoise.runs.display import Bar, bar, describe
-from paramnoise.runs.lock import only_writer
-from paramnoise.runs.run import RunFiles, fitting_here, load_loop, make_loop, save_loop, set_up_process, train
-from paramnoise.runs.side_by_side import record_games_side_by_side, record_side_by_side
-from paramnoise.validation import UsageError, require, require_extra
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """The returns of noise-free episodes."""
-
-    returns: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """The mean return."""
-        return float(np.mean(self.returns))
-
-    @property
-    def median(self) -> float:
-        """The median return."""
-        return float(np.median(self.returns))
-
-    @property
-    def std(self) -> float:
-        """The standard deviation of the returns."""
-        return float(np.std(self.returns))
-
-    def __str__(self) -> str:
-        return f"mean {self.mean:.1f}, median {self.median:.1f}, std {self.std:.1f} over {len(self.returns)} episodes"
-
+from paramnoise.runs.loop import make_loop
+from paramnoise.runs.machine import set_up_process
+from paramnoise.runs.video import check_path
+from paramnoise.validation import UsageError, require
 
 RUN_SETTINGS = frozenset(field.name for field in dataclasses.fields(RunSettings)) - {"steps"}
 """The settings of a run that an agent takes; how many steps it learns for is told to `learn`."""
@@ -65,7 +34,7 @@ _CLASSES: dict[str, type["Agent"]] = {}
 
 
 class Agent:
-    """An agent, its exploration and its environment; the public classes below only name the algorithm.
+    """An agent, its exploration and its environment; the public classes only name the algorithm.
 
     A class with a name in `algorithm` is the one that `agent_class` and `load` use for the agent of that name.
     """
@@ -117,8 +86,6 @@ class Agent:
         self._env_like = env
         self._loop = make_loop([config], env)
         self.config = dataclasses.replace(config, num_envs=self._loop.source.num_envs or config.num_envs)
-        spaces = self._loop.learner.spaces
-        self._stack_shape = spaces.observation if spaces.shows_frames else None
         if config.exploration.kind == "parameter":
             warn_without_layer_norm(getattr(config.agent, "network", None), self._loop.policy())
 
@@ -163,33 +130,9 @@ class Agent:
             eval_every=self.config.eval_every if eval_every is None else eval_every,
             eval_episodes=self.config.eval_episodes if eval_episodes is None else eval_episodes,
         )
-        followers = Followers(self, callback)
-        with contextlib.ExitStack() as stack:
-            files = []
-            if log_dir is not None:
-                files.append(self._open(Path(log_dir), config, tensorboard, stack))
-            shown = stack.enter_context(bar(config.steps, f"{self.algorithm} {config.env}", "steps", show=progress))
-            watcher = _Learning(self.history, followers, shown if progress else None)
-            train(self._loop, files, config, watcher, followers.on_episode_end)
+        path = None if log_dir is None else Path(log_dir)
+        learn_on(self._loop, config, self.history, Followers(self, callback), path, tensorboard, progress)
         return self
-
-    def _open(self, path: Path, config: RunConfig, tensorboard: bool, stack: contextlib.ExitStack) -> RunFiles:
-        """The files of a run directory that is new, or this agent's own; it is held until the stack is closed."""
-        if tensorboard:
-            require_extra("tensorboardX", "tensorboard", "TensorBoard logs")
-        config.to_json()  # refuses what could not be loaded, before anything is written
-        directory = RunDirectory(path)
-        holds_run = directory.exists()
-        directory.check(config, resume=holds_run)
-        if holds_run and (at := checkpoint.facts(directory.checkpoint)["step"]) != self.step:
-            raise UsageError(
-                f"{path} holds a run at step {at:,}, and this agent is at step {self.step:,}: choose another log_dir, "
-                f"or go on with the run itself, pn.load({str(path)!r})"
-            )
-        stack.enter_context(only_writer(path))
-        files = RunFiles(self._loop, 0, config, directory, tensorboard=tensorboard, restores=False)
-        files.begin()
-        return files
 
     def history_frame(self) -> Any:
         """`history` as a pandas DataFrame, for those who have pandas."""
@@ -212,9 +155,9 @@ class Agent:
     @property
     def parameters(self) -> dict[str, np.ndarray]:
         """The arrays of `policy` by name, such as `network/layers/0/weight`."""
-        return checkpoint.named_leaves(self.policy)
+        return named_leaves(self.policy)
 
-    def perturb(self, key: Array | int, sigma: float) -> Policy:
+    def perturb(self, key: jax.Array | int, sigma: float) -> Policy:
         """The policy with parameter noise: N(0, sigma^2) is added to the weights and biases of its linear layers.
 
         Args:
@@ -226,21 +169,14 @@ class Agent:
 
     def export(self, path: str | Path) -> None:
         """Writes `parameters` as a safetensors file, for other frameworks (needs the extra `safetensors`)."""
-        require_extra("safetensors", "safetensors", "export")
-        from safetensors.numpy import save_file
-
         facts = {"paramnoise": self.algorithm, "env": self.config.env, "step": str(self.step)}
-        save_file({name: np.ascontiguousarray(array) for name, array in self.parameters.items()}, path, facts)
+        saved.export(self.parameters, facts, Path(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies an agent by what `save` writes, with its history; the environment is pickled as it is."""
-        with tempfile.TemporaryDirectory() as folder:
-            self.save(folder)
-            files = {str(file.relative_to(folder)): file.read_bytes() for file in Path(folder).rglob("*.*")}
+        files = saved.files_of(self.save)
         env = None if isinstance(self._env_like, str) else self._env_like
-        given = {name: getattr(self.config.agent, name, None) for name in OWN_PARTS}
-        parts = {name: part for name, part in given.items() if part is not None and not isinstance(part, str)}
-        return _from_files, (files, env, parts, self.history)
+        return _from_files, (files, env, saved.unnamed_parts(self.config), self.history)
 
     def predict(
         self, obs: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
@@ -284,39 +220,20 @@ class Agent:
         require(episodes >= 1, "episodes", episodes, "at least 1")
         require(max_steps is None or bool(perturbed), "max_steps", max_steps, "used together with perturbed")
         path = Path(path)
-        video.check_path(path)
-        if perturbed:
-            require(episodes == 1, "episodes", episodes, "1 where perturbed policies are filmed")
-            return self._record_perturbed(path, seed, perturbed, sigma, max_steps or self.config.eval_max_steps)
-        if self._stack_shape is not None:
-            return Evaluation(tuple(video.record_frames(self._loop, path, episodes, seed)))
-        env = video.rendering_env(self._env_like, self.config.env_kwargs)
-        seeds = [episode_seed(EVALUATION_STREAM + seed, i, 0) for i in range(episodes)]
-        return Evaluation(tuple(video.record(env, self._loop.policy(), path, seeds, self.config.eval_max_steps)))
-
-    def _record_perturbed(
-        self, path: Path, seed: int, perturbed: int, sigma: float | None, max_steps: int
-    ) -> Evaluation:
+        check_path(path)
+        if not perturbed:
+            return film(self._loop, self.config, self._env_like, path, episodes, seed)
+        require(episodes == 1, "episodes", episodes, "1 where perturbed policies are filmed")
         require(perturbed >= 1, "perturbed", perturbed, "at least 0")
         if sigma is None:
             raise UsageError("sigma must be a number where perturbed policies are filmed")
-        policies = {f"perturbed {number + 1}": self.perturb(number, sigma) for number in range(perturbed)}
-        policies = {"clean": self.policy, **policies}
-        if self._stack_shape is not None:
-            return Evaluation(tuple(record_games_side_by_side(self._loop, policies, path, seed, max_steps)))
-        make_env = functools.partial(video.rendering_env, self._env_like, self.config.env_kwargs)
-        first = episode_seed(EVALUATION_STREAM + seed, 0, 0)
-        return Evaluation(tuple(record_side_by_side(make_env, policies, path, first, max_steps)))
+        policies = [self.policy, *(self.perturb(number, sigma) for number in range(perturbed))]
+        max_steps = max_steps or self.config.eval_max_steps
+        return film_perturbed(self._loop, self.config, self._env_like, policies, path, seed, max_steps)
 
     def save(self, path: str | Path) -> None:
         """Writes the whole agent, replay included, so that a loaded one learns on as this one would."""
-        path = Path(path)
-        if path.exists() and not (path / "config.json").exists() and (path.is_file() or any(path.iterdir())):
-            raise UsageError(f"{path} exists and is not a saved agent: choose another path")
-        self.config.to_json()  # refuses what could not be loaded, before anything is written
-        RunDirectory(path).check_links()
-        save_loop(self._loop, path / "checkpoint", {"wall_time": 0.0, "digests": {"config": self.config.digest()}})
-        RunDirectory(path).write_config(self.config)
+        saved.save(self._loop, self.config, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, env: EnvLike | None = None, **parts: Any) -> Self:
@@ -325,96 +242,6 @@ class Agent:
         if not isinstance(agent, cls):
             raise UsageError(f"{path} holds an agent of {agent.algorithm}, which paramnoise.load loads")
         return agent
-
-
-class DQN(Agent):
-    """DQN, plain or with a policy head (`policy_head=True`); explores by `EpsilonGreedy` unless told otherwise."""
-
-    algorithm = "dqn"
-
-    @keywords.takes(keywords.DQNKeywords)
-    def __init__(self, env: EnvLike, **settings: Any):
-        super().__init__(env, **settings)
-
-
-class BootstrappedDQN(Agent):
-    """Bootstrapped DQN; explores by `BootstrapHead` unless told otherwise."""
-
-    algorithm = "bootstrapped-dqn"
-
-    @keywords.takes(keywords.BootstrappedDQNKeywords)
-    def __init__(self, env: EnvLike, **settings: Any):
-        super().__init__(env, **settings)
-
-
-class DDPG(Agent):
-    """DDPG for continuous actions; explores by `ParameterNoise` unless told otherwise."""
-
-    algorithm = "ddpg"
-
-    @keywords.takes(keywords.DDPGKeywords)
-    def __init__(self, env: EnvLike, **settings: Any):
-        super().__init__(env, **settings)
-
-
-class TD3(Agent):
-    """TD3 for continuous actions; explores by `ParameterNoise` unless told otherwise."""
-
-    algorithm = "td3"
-
-    @keywords.takes(keywords.TD3Keywords)
-    def __init__(self, env: EnvLike, **settings: Any):
-        super().__init__(env, **settings)
-
-
-class SAC(Agent):
-    """SAC for continuous actions; explores by its own stochastic policy (`NoNoise`) unless told otherwise."""
-
-    algorithm = "sac"
-
-    @keywords.takes(keywords.SACKeywords)
-    def __init__(self, env: EnvLike, **settings: Any):
-        super().__init__(env, **settings)
-
-
-class TRPO(Agent):
-    """TRPO for continuous or discrete actions; explores by `OnPolicyParameterNoise` unless told otherwise."""
-
-    algorithm = "trpo"
-
-    @keywords.takes(keywords.TRPOKeywords)
-    def __init__(self, env: EnvLike, **settings: Any):
-        super().__init__(env, **settings)
-
-
-class PPO(Agent):
-    """PPO for continuous or discrete actions; explores by `OnPolicyParameterNoise` unless told otherwise."""
-
-    algorithm = "ppo"
-
-    @keywords.takes(keywords.PPOKeywords)
-    def __init__(self, env: EnvLike, **settings: Any):
-        super().__init__(env, **settings)
-
-
-class PQN(Agent):
-    """PQN for discrete actions; explores by `EpsilonGreedy` unless told otherwise."""
-
-    algorithm = "pqn"
-
-    @keywords.takes(keywords.PQNKeywords)
-    def __init__(self, env: EnvLike, **settings: Any):
-        super().__init__(env, **settings)
-
-
-class ES(Agent):
-    """Evolution strategies for continuous or discrete actions; it learns by perturbing, so nothing else explores."""
-
-    algorithm = "es"
-
-    @keywords.takes(keywords.ESKeywords)
-    def __init__(self, env: EnvLike, **settings: Any):
-        super().__init__(env, **settings)
 
 
 def agent_class(name: str) -> type[Agent]:
@@ -452,59 +279,20 @@ def load(
     """
     directory = RunDirectory(Path(path))
     parts = {"network": network, "critic_network": critic_network, "optimizer": optimizer}
-    config = fitting_here(directory.config(parts))
-    if env is None and not config.env_is_id:
-        raise UsageError(f"{path} was made with an environment object ({config.env}): pass env= to load it")
-    if env is None:
-        directory.check_env(config)
+    config = saved.read_config(directory, env, parts)
     agent = object.__new__(agent_class(config.algorithm))
     with directory.naming_plugins():  # the environment may be a plug-in's
         agent._adopt(config, config.env if env is None else env)
-    facts = load_loop(agent._loop, directory.checkpoint)
-    directory.check_digests(facts.get("digests", {}), config, facts["step"])
-    agent._holds_experience = facts.get("holds_experience", True)
-    agent.history = [{name: _number(text) for name, text in row.items()} for row in directory.rows()]
+    agent._holds_experience = saved.restore(agent._loop, config, directory)
+    agent.history = saved.read_history(directory)
     return agent
-
-
-def _number(text: str) -> float:
-    """A value of progress.csv."""
-    return int(text) if text.isdigit() else float(text or "nan")
 
 
 def _from_files(
     files: dict[str, bytes], env: EnvLike | None, parts: dict[str, Any], history: list[dict[str, float]]
 ) -> Agent:
     """The agent that `Agent.__reduce__` described."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name, content in files.items():
-            path = Path(folder) / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(content)
+    with saved.folder_of(files) as folder:
         agent = load(folder, env, **parts)
     agent.history = history
     return agent
-
-
-class _Learning:
-    """Follows one call of `learn` for the agent's history, for its callbacks and for people."""
-
-    signal = None
-
-    def __init__(self, history: list[dict[str, float]], followers: Followers, shown: Bar | None):
-        self._history, self._followers, self._shown = history, followers, shown
-
-    def on_step(self, step: int) -> None:
-        if self._shown is not None:
-            self._shown.advance_to(step)
-        self._followers.on_step(step)
-
-    def on_row(self, row: dict[str, float]) -> None:
-        self._history.append(row)
-        if self._shown is not None:
-            self._shown.line(describe(row))
-        if not math.isnan(row["eval_return_mean"]):
-            self._followers.on_evaluation(row)
-
-    def should_stop(self) -> bool:
-        return self._followers.wants_to_stop
