@@ -18,10 +18,11 @@ from paramnoise.experience.frames import Drawn, FrameReplay, HostFrames, Slot
 from paramnoise.experience.priorities import Priorities
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ADAPT
+from paramnoise.loops import state as states
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import EnvStep
 from paramnoise.loops.feeds import Taken, below
-from paramnoise.loops.step import TrainState
+from paramnoise.loops.state import TrainState
 from paramnoise.validation import require_memory
 
 
@@ -145,7 +146,7 @@ class FrameFeed:
         if self._saves_replay:
             parts |= {f"replay/{name}": part for name, part in stores.filled(self._replay_of(member)).items()}
         if self._saves_replay and self._prioritized:
-            leaves = jax.tree.leaves(steps.at_member(self._priorities, member))
+            leaves = jax.tree.leaves(states.at_member(self._priorities, member))
             parts |= {f"priorities/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
         return parts
 
@@ -179,7 +180,7 @@ class FrameFeed:
     def _restore_priorities(self, member: int, parts: dict[str, np.ndarray]) -> None:
         leaves, structure = jax.tree.flatten(self._priorities)
         own = jax.tree.unflatten(structure, [parts[str(i)] for i in range(len(leaves))])
-        restored = steps.with_member(self._priorities, member, own)
+        restored = states.with_member(self._priorities, member, own)
         self.experience = restored if self._hosted else self.experience._replace(priorities=restored)
 
     def _by_seed(self, array: Any) -> Any:
@@ -223,7 +224,7 @@ class FrameFeed:
     def _replay_of(self, member: int) -> FrameReplay:
         if self._hosted:
             return self._hosted[member].state
-        return steps.at_member(self.experience, member)
+        return states.at_member(self.experience, member)
 
     def _pending_with(self, member: int, parts: dict[str, np.ndarray]) -> Pending:
         """The step that waits, with one seed's part of it."""
@@ -264,7 +265,7 @@ _add_final = jax.jit(jax.vmap(stores.add_final), donate_argnums=0)
 
 def init(learner: Learner, exploration: Exploration, key: Array, obs: Array) -> TrainState:
     """The state before the first step; replay is not part of it."""
-    return steps.init(learner, exploration, key, obs, stores.blank_transition(obs, learner.drawing))
+    return states.init(learner, exploration, key, obs, stores.blank_transition(obs, learner.drawing))
 
 
 def learn(
@@ -309,7 +310,7 @@ def learn(
         state = state._replace(experience=experience)
     if not adapts:
         return state
-    batches, key = drawn.action.shape[0], steps.key_for(state, ADAPT)
+    batches, key = drawn.action.shape[0], states.key_for(state, ADAPT)
 
     def probe_at(i: Array) -> tuple[Array, Array]:
         return jax.random.fold_in(key, i), batch_at(i % batches)[0].obs
