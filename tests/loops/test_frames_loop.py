@@ -223,7 +223,7 @@ def test_a_replay_that_is_filled_anew_in_the_midst_of_a_game_has_the_stacks_that
     def stored(loop, member, slots):
         """The stacks of some slots of the second environment."""
         replay = jax.tree.map(np.asarray, loop.collector._feed._replay_of(member))
-        return np.asarray(stores.transitions(stores._drawn_at(replay, slots, np.ones_like(slots))).obs)
+        return np.asarray(stores.transitions(stores.drawn_at(replay, slots, np.ones_like(slots))).obs)
 
     whole, other = (new_loop(PARAMETER, (0, 1), replay_on, Endless, save_replay=False) for _ in range(2))
     list(whole.run(20, eval_every=STEPS, eval_episodes=0))

@@ -14,7 +14,8 @@ from jax import Array
 from paramnoise.agents.base import Learner
 from paramnoise.experience import frames as stores
 from paramnoise.experience import priorities as priority_tree
-from paramnoise.experience.frames import Drawn, FrameReplay, HostFrames, Slot
+from paramnoise.experience.frames import Drawn, FrameReplay, Slot
+from paramnoise.experience.host_frames import HostFrames
 from paramnoise.experience.priorities import Priorities
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ADAPT
@@ -166,7 +167,7 @@ class FrameFeed:
             else:
                 self.experience = _begin_after(self.experience, member, before)
         elif self._hosted:
-            stores.fill(self._hosted[member].state, kept)
+            self._hosted[member].fill(kept)
         else:
             self.experience = stores.filled_with(self.experience, member, kept)
         if kept and self._prioritized:
