@@ -219,6 +219,11 @@ def drawn_at(replay: FrameReplay, slot: Any, env: Any, n_step: int = 1) -> Drawn
     )
 
 
+def in_batches(drawn: Drawn, batch_size: int) -> Drawn:
+    """Draws split into batches, along a new first axis."""
+    return jax.tree.map(lambda x: x.reshape(-1, batch_size, *x.shape[1:]), drawn)
+
+
 def transitions(drawn: Drawn) -> Transition:
     """The batch that a learner takes, with whole stacks."""
     after, resets = drawn.frames[:, 1:], drawn.resets[:, 1:]

@@ -142,7 +142,7 @@ def test_seeds_side_by_side_train_as_each_does_alone(member):
 def test_replay_on_host_and_device_give_the_same_rows():
     _, on_host = trained(PARAMETER, (0, 1))
     loop, on_device = trained(PARAMETER, (0, 1), replay_on="device")
-    assert not loop.collector._feed._hosted
+    assert loop.collector._feed._host is None
     for member in (0, 1):
         assert_same(columns(on_host, member), columns(on_device, member), rtol=1e-3, atol=1e-5)
 
