@@ -91,7 +91,7 @@ def stable_baselines3(settings: Settings, subprocesses: bool = False) -> Window:
 
 def emulator(settings: Settings) -> Window:
     """Random actions and no agent: what an agent that costs nothing would reach."""
-    from paramnoise.envs.atari import AtariFrames
+    from paramnoise.envs.atari_frames import AtariFrames
 
     envs = AtariFrames(settings.game, settings.num_envs, [0])
     envs.restart()

@@ -8,138 +8,35 @@ Each figure is one call of `paramnoise reproduce`, which goes on where the last 
 
 import argparse
 import contextlib
-import dataclasses
 import fcntl
 import json
 import os
 import platform
 import shlex
 import signal
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from rich.table import Table
+from evidence_queue import QUEUE, Asked, Item, find
+from evidence_status import show_status
 
 import paramnoise
-from paramnoise.figures import FIGURES
-from paramnoise.figures.base import Figure
-from paramnoise.figures.curve_summary import table_console
-from paramnoise.parallel.engine import Engine
 from paramnoise.parallel.process import INTERRUPTED, cores
 from paramnoise.runs.checkpoint import write_atomically
-from paramnoise.runs.directory import RunDirectory, provenance
+from paramnoise.runs.directory import provenance
 from paramnoise.runs.display import stop_on_signals
-from paramnoise.validation import UsageError, lookup
+from paramnoise.validation import UsageError
 
 NICENESS = 10
 """Added to that of this process, so that other work on the machine comes first."""
 POLL_SECONDS = 0.5
 PID, PROVENANCE = "queue.pid", "provenance.json"
 """Below the queue's directory: the process group at work. Below a figure's: what its runs were made with."""
-
-
-class Item(NamedTuple):
-    """A figure of the queue."""
-
-    figure: str
-    options: Mapping[str, tuple[str, ...]] = {}
-    """Of `paramnoise reproduce`, where not all of the scale is asked for."""
-
-
-QUEUE = (
-    Item("trpo-sparse"),
-    Item("ddpg-dense"),
-    Item("time-limits"),
-    Item("ablations"),
-    Item("ablations-chain"),
-    Item("chain"),
-    Item("ddpg-sparse"),
-    Item("ddpg-sparse-l2"),
-    Item("trpo-dense"),
-    Item("es", {"envs": ("Hopper", "InvertedPendulum")}),  # what its other tasks need is known; see results/es
-    Item("rivals-chain"),
-    Item("rivals-dqn"),
-    Item("rivals-ppo"),
-    Item("rivals-trpo"),
-    Item("rivals-td3"),
-    Item("rivals-sac"),
-    Item("rivals-ddpg"),
-)
-"""In the order in which they are run."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What the command line asked for."""
-
-    out: Path
-    scale: str
-    workers: int
-    items: Sequence[Item]
-
-    def arguments(self, item: Item) -> Any:
-        """What a figure is asked for, as an object of its class of arguments."""
-        options: dict[str, Any] = {"scale": self.scale, "out": self.out, "workers": self.workers, **item.options}
-        return find(item).arguments(**options)
-
-    def command(self, item: Item) -> list[str]:
-        """The same as a command."""
-        options = {"scale": (self.scale,), "out": (str(self.out),), "workers": (str(self.workers),), **item.options}
-        words = [word for name, values in options.items() for word in (f"--{name}", *values)]
-        return [sys.executable, "-m", "paramnoise", "reproduce", item.figure, *words]
-
-
-class Left(NamedTuple):
-    """How far a figure is."""
-
-    finished: int
-    pieces: int
-    """Runs, or cells of a chain figure."""
-    steps: int
-    """Environment steps that are not on disk; those of a chain at most, since a cell ends when it is solved."""
-    rate: float | None
-    """Environment steps per second of one worker: the median over the runs on disk; None if none has a row."""
-
-
-def find(item: Item) -> Figure[Any]:
-    """The figure of an item."""
-    return lookup("figure", item.figure, FIGURES)
-
-
-def left(asked: Asked, item: Item) -> Left:
-    """How far a figure is, from what is on disk."""
-    sweep = find(item).sweep(asked.arguments(item), asked.out, Engine(workers=asked.workers))
-    steps = sum(piece.steps - piece.steps_done() for piece in sweep.todo)
-    return Left(len(sweep.pieces) - len(sweep.todo), len(sweep.pieces), steps, _rate(sweep.directory))
-
-
-def _rate(figure: Path) -> float | None:
-    rows = [rows[-1] for path in figure.glob("*/*/seed-*") if (rows := RunDirectory(path).rows())]
-    return statistics.median(int(row["step"]) / float(row["wall_time"]) for row in rows) if rows else None
-
-
-def show_status(asked: Asked) -> int:
-    """`status`: prints what is done and what is left."""
-    table = Table("figure", "finished", "steps left", "steps/s of a worker", f"hours left, {asked.workers} workers")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    total, unknown = 0.0, 0
-    for item in asked.items:
-        now = left(asked, item)
-        hours = now.steps / now.rate / asked.workers / 3600 if now.rate else None
-        total, unknown = total + (hours or 0), unknown + (hours is None)
-        rate, time_left = "" if now.rate is None else f"{now.rate:,.0f}", "?" if hours is None else f"{hours:.1f}"
-        table.add_row(item.figure, f"{now.finished} of {now.pieces}", f"{now.steps:,}", rate, time_left)
-    table_console(100).print(table)
-    not_begun = f", and those of {unknown} more without an evaluation yet" if unknown else ""
-    print(f"{total:.1f} hours left{not_begun}")
-    return 0
 
 
 def run_queue(asked: Asked, minutes: float | None) -> int:

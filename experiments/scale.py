@@ -30,7 +30,7 @@ from scale_results import Outcome, read_results, solved_at, table, write_results
 from paramnoise.keys import EVALUATE
 from paramnoise.loops import compiled, jax_steps
 from paramnoise.loops.jax_steps import LoopState
-from paramnoise.loops.step import key_for
+from paramnoise.loops.state import key_for
 from paramnoise.markdown import with_table
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.validation import UsageError, lookup

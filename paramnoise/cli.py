@@ -1,4 +1,4 @@
-"""The command line: its commands by name. `words` has their options, and `commands` does what they say.
+"""The command line: its commands by name. `words` and `train_words` have their options; `commands` does them.
 
 This module imports nothing that needs JAX, so that `--version` and the first page of help answer at once.
 """
@@ -55,7 +55,7 @@ def _run(arguments: list[str]) -> int:
         print(f"paramnoise {__version__}")
         return 0
     app = Group("command")
-    app.add("train", lambda: _words().train_group(arguments), "Train an agent on an environment.")
+    app.add("train", lambda: _train_words().train_group(arguments), "Train an agent on an environment.")
     app.add("resume", lambda: _words().resume, "Go on with the run of a directory, with all its settings.")
     app.add(
         "evaluate",
@@ -78,15 +78,22 @@ def _run(arguments: list[str]) -> int:
     )
     app.add("envs", lambda: _words().envs, "List environments: ours, and those that Gymnasium knows on this machine.")
     trains = arguments[:1] == ["train"]
-    with _words().naming_plugins(arguments) if trains else contextlib.nullcontext():
+    with _train_words().naming_plugins(arguments) if trains else contextlib.nullcontext():
         return app.parse("paramnoise", DESCRIPTION, arguments)()
 
 
 def _words():  # type: ignore[no-untyped-def]  # a module
-    """The options of the commands, and with them JAX."""
+    """The options of the other commands, and with them JAX."""
     from paramnoise import words
 
     return words
+
+
+def _train_words():  # type: ignore[no-untyped-def]  # a module
+    """The options of `train`, and with them JAX."""
+    from paramnoise import train_words
+
+    return train_words
 
 
 def _take_plugins(arguments: list[str]) -> list[str]:

@@ -13,9 +13,11 @@ import pytest
 sys.path.append(str(Path(__file__).parent.parent / "experiments"))
 
 import evidence
-from evidence import QUEUE, Asked, Item, Left
+from evidence_queue import QUEUE, Asked, Item, find
+from evidence_status import Left, left, show_status
 
 from paramnoise.figures.base import FIGURES
+from paramnoise.parallel.engine import Engine
 
 TINY = Item("ddpg-sparse", {"envs": ("Pendulum-v1",), "explorations": ("none", "ou")})
 # A figure that says when it began, and ends at a clean place when it is asked to; it does not end by itself.
@@ -44,8 +46,8 @@ def asked(out: Path, *items: Item, workers: int = 2) -> Asked:
 
 def leave(out: Path, item: Item, number: int, steps: int, seconds: float) -> None:
     """Leaves one of a figure's runs as training would, so far."""
-    figure = evidence.find(item)
-    runs = figure.sweep(asked(out).arguments(item), out, evidence.Engine()).runs
+    figure = find(item)
+    runs = figure.sweep(asked(out).arguments(item), out, Engine()).runs
     each = runs[number]
     each.directory.write_config(each.config)
     each.directory.write_rows([{"step": steps, "eval_return_mean": 1.0, "wall_time": seconds}])
@@ -73,21 +75,21 @@ def test_an_item_is_asked_of_its_figure_as_its_command_asks_it(item: Item, tmp_p
     arguments = order.arguments(item)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(evidence.find(item)), "reproduce", lambda self, args: seen.append((self.name, args)) or 0)
+        patch.setattr(type(find(item)), "reproduce", lambda self, args: seen.append((self.name, args)) or 0)
         assert main(order.command(item)[3:]) == 0
     assert seen == [(item.figure, arguments)]
 
 
 def test_what_is_left_is_counted_in_runs_and_steps_and_the_rate_is_measured(tmp_path: Path):
-    assert evidence.left(asked(tmp_path), TINY) == Left(0, 2, 4_000, None)
+    assert left(asked(tmp_path), TINY) == Left(0, 2, 4_000, None)
     leave(tmp_path, TINY, 0, 2_000, 20.0)
     leave(tmp_path, TINY, 1, 1_500, 5.0)
-    assert evidence.left(asked(tmp_path), TINY) == Left(1, 2, 500, (100 + 300) / 2)
+    assert left(asked(tmp_path), TINY) == Left(1, 2, 500, (100 + 300) / 2)
 
 
 def test_status_says_how_many_hours_are_left_where_that_is_known(tmp_path: Path, capsys):
     leave(tmp_path, TINY, 1, 1_000, 1_800.0)
-    assert evidence.show_status(asked(tmp_path, TINY, Item("ablations-chain"))) == 0
+    assert show_status(asked(tmp_path, TINY, Item("ablations-chain"))) == 0
     printed = capsys.readouterr().out
     (line,) = [line for line in printed.splitlines() if "ddpg-sparse" in line]
     assert [cell.strip() for cell in line.split("│")[1:-1]] == ["ddpg-sparse", "0 of 2", "3,000", "1", "0.8"]

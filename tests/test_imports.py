@@ -38,6 +38,7 @@ ROOMS = (
         "keywords",
         "api",
         "commands",
+        "train_words",
         "words",
     ),
     *("__init__", "cli", "__main__"),

@@ -7,7 +7,6 @@ policy at phi + offset, and gradients go to phi. Without noise the offsets are 0
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
@@ -29,12 +28,13 @@ from paramnoise.agents.on_policy import (
     minibatches,
     stochastic_policy,
 )
+from paramnoise.agents.surrogate import Surrogate
 from paramnoise.experience.rollout import Rollout
-from paramnoise.experience.segments import Block, Chunks, Layout, accumulate, beside, cut
+from paramnoise.experience.segments import Chunks, Layout, cut
 from paramnoise.networks import MLP
 from paramnoise.networks.own import NetworkSetting, find_network, make_network
 from paramnoise.networks.policies import StochasticPolicy
-from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient, fisher_product
+from paramnoise.noise.natural import backtrack, boundary_scale, conjugate_gradient
 from paramnoise.validation import lookup, require
 
 
@@ -188,21 +188,19 @@ def update(config: TRPOConfig, state: TRPOState, batch: Batch) -> tuple[TRPOStat
         by the values before the batch.
     """
     rollout = with_offsets(batch.rollout, state.policy)
-    batch = batch._replace(rollout=rollout)
     if isinstance(state.baseline, LearnedValues):
         estimates = estimate(state.baseline.network, rollout, config.gamma, config.gae_lambda)
     else:
         estimates = linear_estimate(state.baseline, rollout, config.gamma, config.gae_lambda)
-    rows = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
-    advantage = rows(baseline.standardise(estimates.advantages))
-    surrogate = Surrogate(config, state.policy, batch, rows(rollout.obs), rows(rollout.action), advantage)
+    advantage = _rows(baseline.standardise(estimates.advantages))
+    surrogate = make_surrogate(config, state.policy, batch._replace(rollout=rollout), advantage)
     policy, terms = improve(config, state.policy, surrogate)
     terms["explained_variance"] = baseline.explained_variance(estimates.values, estimates.returns)
     if isinstance(state.baseline, LearnedValues):
         key = jax.random.fold_in(state.baseline.key, state.updates)
         chosen = minibatches(key, len(advantage), config.value_minibatch_size, config.value_epochs)
-        returns = rows(estimates.returns)
-        fitted: Any = fit(_value_optimizer(config), state.baseline, rows(rollout.obs), returns, chosen)
+        returns = _rows(estimates.returns)
+        fitted: Any = fit(_value_optimizer(config), state.baseline, _rows(rollout.obs), returns, chosen)
     else:
         fitted = baseline.fit(rollout.obs, rollout.time, estimates.returns)
     return TRPOState(policy, fitted, state.updates + 1), terms
@@ -228,8 +226,23 @@ def linear_estimate(weights: Array, rollout: Rollout, gamma: float, gae_lambda: 
     return Estimates(values, advantages, baseline.discounted_returns(*ends, next_values, gamma), has_reward)
 
 
+def make_surrogate(config: TRPOConfig, policy: StochasticPolicy, batch: Batch, advantage: Array) -> Surrogate:
+    """What an update improves, with the advantage of each row of its batch."""
+    return Surrogate(
+        policy,
+        _rows(batch.rollout.obs),
+        _rows(batch.rollout.action),
+        advantage,
+        batch.rollout.offsets,
+        batch.chunks,
+        config.layout,
+        batch.fisher_chunks,
+        config.fisher_layout,
+    )
+
+
 def improve(
-    config: TRPOConfig, policy: StochasticPolicy, surrogate: "Surrogate"
+    config: TRPOConfig, policy: StochasticPolicy, surrogate: Surrogate
 ) -> tuple[StochasticPolicy, dict[str, Array]]:
     """The policy after a natural gradient step that raises the surrogate within the trust region, if there is one."""
     flat, unflatten = ravel_pytree(policy)
@@ -259,84 +272,9 @@ def improve(
     return unflatten(parameters), terms
 
 
-class Surrogate(NamedTuple):
-    """The objective of one update: the mean of pi(a | s; phi + offset) / pi_old(a | s; phi_old + offset) * advantage.
-
-    An episode's offset enters both probabilities, since with it the episode was sampled; the derivative is taken in phi
-    (eq. 2; derived in app. B, eq. 3 to 6).
-    """
-
-    config: TRPOConfig
-    policy: StochasticPolicy
-    """Says how to read parameters; its own are not used."""
-    batch: Batch
-    obs: Array
-    """[rows, ...], as are the next two."""
-    action: Array
-    advantage: Array
-
-    def outputs(self, parameters: Array, block: Block) -> Array:
-        """The distribution of each row of a block, under its own episode's noise, [block, rows, ...]."""
-        unflatten = ravel_pytree(self.policy)[1]
-        clean = unflatten(parameters)
-        chunk = lambda offset, obs: jax.vmap(beside(clean, unflatten(offset)))(obs)  # noqa: E731
-        return jax.vmap(chunk)(block.offset, self.obs[block.row])
-
-    def linearise(self, parameters: Array) -> tuple[Array, Array, Array]:
-        """The surrogate's gradient where old and new policy are the same, and the old distributions and entropy."""
-        capacity = self.batch.chunks.first.shape[0]
-        shape = jax.eval_shape(self.policy, self.obs[0])
-        old = jnp.zeros((capacity, self.config.layout.rows, *shape.shape), shape.dtype)
-
-        def add(block: Block, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            total, old, entropy = carry
-
-            def weighted(parameters: Array) -> tuple[Array, Array]:
-                values = self.outputs(parameters, block)
-                log_probability = self.policy.log_probability(values, self.action[block.row])
-                return jnp.sum(block.weight * self.advantage[block.row] * log_probability), values
-
-            gradient, values = jax.grad(weighted, has_aux=True)(parameters)
-            old = jax.lax.dynamic_update_slice_in_dim(old, values, block.place, axis=0)
-            return total + gradient, old, entropy + jnp.sum(block.weight * self.policy.entropy(values))
-
-        start = (jnp.zeros_like(parameters), old, jnp.zeros((), parameters.dtype))
-        total, old, entropy = self._sum(add, start)
-        return total / len(self.obs), old, entropy / len(self.obs)
-
-    def compare(self, parameters: Array, old: Array) -> tuple[Array, Array]:
-        """What the surrogate gains at new parameters, and the mean KL(old || new)."""
-
-        def add(block: Block, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            values = self.outputs(parameters, block)
-            before = jax.lax.dynamic_slice_in_dim(old, block.place, self.config.layout.block)
-            action = self.action[block.row]
-            log_ratio = self.policy.log_probability(values, action) - self.policy.log_probability(before, action)
-            gain = jnp.sum(block.weight * self.advantage[block.row] * jnp.expm1(log_ratio))
-            return carry[0] + gain, carry[1] + jnp.sum(block.weight * self.policy.divergence(before, values))
-
-        nothing = jnp.zeros((), parameters.dtype)
-        gain, kl = self._sum(add, (nothing, nothing))
-        return gain / len(self.obs), kl / len(self.obs)
-
-    def fisher_product(self, parameters: Array, vector: Array) -> Array:
-        """The Fisher matrix times a vector, each row's at its own episode's parameters."""
-        chunks = self.batch.fisher_chunks
-
-        def add(block: Block, total: Array) -> Array:
-            def weighted(values: Array, others: Array) -> Array:
-                return jnp.sum(block.weight * self.policy.divergence(values, others))
-
-            return total + fisher_product(lambda flat: self.outputs(flat, block), weighted, parameters, vector)
-
-        layout = self.config.fisher_layout
-        total = accumulate(add, chunks, self.batch.rollout.offsets, layout, len(self.obs), jnp.zeros_like(parameters))
-        return total / jnp.sum(chunks.length)
-
-    def _sum(self, function: Callable[[Block, Any], Any], start: Any) -> Any:
-        return accumulate(
-            function, self.batch.chunks, self.batch.rollout.offsets, self.config.layout, len(self.obs), start
-        )
+def _rows(x: Array) -> Array:
+    """An array of a batch, [environments, steps, ...], as [rows, ...]."""
+    return x.reshape(-1, *x.shape[2:])
 
 
 def _value_optimizer(config: TRPOConfig) -> optax.GradientTransformation:

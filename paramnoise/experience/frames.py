@@ -4,8 +4,7 @@ Every environment has a ring of slots of its own. A slot holds the frame that an
 then: it is a transition, and the frame that it led to is in the next slot. Where a time limit cut an episode, one more
 slot holds the final frame, to which no action belongs.
 
-The functions are pure, for replay on the device that learns; `HostFrames` is the same in NumPy, for replay in the
-host's memory. Both draw the same transitions.
+The functions are pure, for replay on the device that learns; `host_frames` has the same in the host's memory.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +18,6 @@ from paramnoise.experience import priorities as priority_tree
 from paramnoise.experience.priorities import Priorities
 from paramnoise.experience.replay import Drawing, Transition
 from paramnoise.keys import TRAIN, key_at
-from paramnoise.validation import UsageError
 
 STACK = 4
 """Frames that make an observation (app. A.1)."""
@@ -182,9 +180,9 @@ def draw(
     rows, num_envs = replay.is_final.shape
     if replay.priorities is None:
         slot, env = positions(key, step, replay.written, rows, count)
-        return _drawn_at(replay, slot, env, n_step)
+        return drawn_at(replay, slot, env, n_step)
     place, probability = draw_places(key, step, replay.priorities, count, batch_size or count)
-    drawn = _drawn_at(replay, place // num_envs, place % num_envs, n_step)
+    drawn = drawn_at(replay, place // num_envs, place % num_envs, n_step)
     return drawn._replace(probability=probability, place=place)
 
 
@@ -193,7 +191,7 @@ def draw_places(key: Array, step: Array, priorities: Priorities, count: int, bat
     return priority_tree.draw(key_at(key, TRAIN, step), priorities, count, batch_size)
 
 
-def _drawn_at(replay: FrameReplay, slot: Any, env: Any, n_step: int = 1) -> Drawn:
+def drawn_at(replay: FrameReplay, slot: Any, env: Any, n_step: int = 1) -> Drawn:
     """What is kept in these slots, on the device or in NumPy; for a final frame the transition that led to it."""
     rows = replay.is_final.shape[0]
     slot = slot - replay.is_final[slot % rows, env]
@@ -219,6 +217,11 @@ def _drawn_at(replay: FrameReplay, slot: Any, env: Any, n_step: int = 1) -> Draw
         terminated=slots.terminated[last, env],
         num_steps=num_steps.astype(np.int32),
     )
+
+
+def in_batches(drawn: Drawn, batch_size: int) -> Drawn:
+    """Draws split into batches, along a new first axis."""
+    return jax.tree.map(lambda x: x.reshape(-1, batch_size, *x.shape[1:]), drawn)
 
 
 def transitions(drawn: Drawn) -> Transition:
@@ -261,73 +264,6 @@ def _stacked(frames: Array, resets: Array) -> Array:
     return jnp.where((begun_after > 0)[:, :, None, None], jnp.uint8(0), frames)
 
 
-_positions = jax.jit(positions, static_argnums=(3, 4))
-
-
-class HostFrames:
-    """The same replay in the host's memory."""
-
-    def __init__(self, capacity: int, slot: Slot):
-        """An empty replay for slots like the one given, of which only shape and dtype matter."""
-        num_envs = slot.reward.shape[0]
-        rows = rows_for(capacity, num_envs)
-        self.state = FrameReplay(
-            Slot(*(np.zeros((rows, *x.shape), x.dtype) for x in slot)),
-            np.zeros((rows, num_envs), bool),
-            np.zeros(num_envs, np.int32),
-        )
-        self._envs = np.arange(num_envs)
-        self._device = _host_device()
-
-    def add(self, slot: Slot) -> None:
-        """Writes a slot of every environment over its oldest."""
-        where = (self.state.written % self._rows, self._envs)
-        for ring, new in zip(self.state.slots, slot, strict=True):
-            ring[where] = new
-        self.state.is_final[where] = False
-        self.state.written[:] += 1
-
-    def add_final(self, frame: np.ndarray, truncated: np.ndarray) -> None:
-        """Writes one more slot where a time limit cut the episode: the frame after its last action."""
-        envs = self._envs[truncated]
-        where = (self.state.written[envs] % self._rows, envs)
-        self.state.slots.frame[where] = frame[envs]
-        self.state.slots.resets[where] = False
-        self.state.is_final[where] = True
-        self.state.written[envs] += 1
-
-    def begin_after(self, before: np.ndarray) -> None:
-        """Begins in the midst of games, after these frames."""
-        self.state.slots.frame[1 - STACK :] = before
-
-    def draw(self, key: np.ndarray, step: np.int32, count: int, n_step: int = 1) -> Drawn:
-        """Draws items uniformly, with replacement."""
-        with jax.default_device(self._device):  # the accelerator is busy, and far
-            slot, env = map(np.asarray, _positions(key, step, self.state.written, self._rows, count))
-        return _drawn_at(self.state, slot, env, n_step)
-
-    def take(self, place: np.ndarray, probability: np.ndarray, n_step: int) -> Drawn:
-        """The items at these places, which were drawn by priority."""
-        num_envs = len(self._envs)
-        drawn = _drawn_at(self.state, place // num_envs, place % num_envs, n_step)
-        return drawn._replace(probability=probability, place=place)
-
-    def follows_final(self, written: np.ndarray) -> np.ndarray:
-        """Whether the slot after those of `written` follows a final frame, bool[num_envs]."""
-        return self.state.is_final[(written - 1) % self._rows, self._envs]
-
-    @property
-    def _rows(self) -> int:
-        return self.state.is_final.shape[0]
-
-
-def _host_device() -> jax.Device:
-    try:
-        return jax.devices("cpu")[0]
-    except RuntimeError:
-        raise UsageError("replay on the host needs JAX's CPU backend too: set JAX_PLATFORMS=cuda,cpu") from None
-
-
 def filled(replay: FrameReplay) -> dict[str, np.ndarray]:
     """The slots that were ever written, as arrays by name."""
     rows = min(int(np.max(np.asarray(replay.written))), replay.is_final.shape[0])
@@ -338,15 +274,9 @@ def filled(replay: FrameReplay) -> dict[str, np.ndarray]:
     }
 
 
-def fill(replay: FrameReplay, parts: dict[str, np.ndarray]) -> None:
-    """Puts back what `filled` gave, into arrays of the host."""
-    for old, part in zip(jax.tree.leaves(replay), jax.tree.leaves(_as_replay(parts)), strict=True):
-        old[: len(part)] = part
-
-
 def filled_with(replays: FrameReplay, member: int, parts: dict[str, np.ndarray]) -> FrameReplay:
     """The replays of several seeds on the device, with what `filled` gave put back into one of them."""
-    new = _as_replay(parts)
+    new = as_replay(parts)
     rows = new.is_final.shape[0]
     slots, is_final = jax.tree.map(
         lambda old, part: old.at[member, :rows].set(part), replays[:2], (new.slots, new.is_final)
@@ -354,5 +284,6 @@ def filled_with(replays: FrameReplay, member: int, parts: dict[str, np.ndarray])
     return replays._replace(slots=slots, is_final=is_final, written=replays.written.at[member].set(new.written))
 
 
-def _as_replay(parts: dict[str, np.ndarray]) -> FrameReplay:
+def as_replay(parts: dict[str, np.ndarray]) -> FrameReplay:
+    """What `filled` gave, as a replay of as many slots."""
     return FrameReplay(Slot(*(parts[name] for name in Slot._fields)), parts["is_final"], parts["written"])

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from paramnoise.envs.atari import FRAME_SKIP, GAMES, game_rom, game_title
+from paramnoise.envs.atari_frames import FRAME_SKIP
+from paramnoise.envs.atari_games import GAMES, game_rom, game_title
 from paramnoise.figures import atari_results, atari_scores
 from paramnoise.figures.atari_runs import AtariGroup, AtariRun, in_order
 from paramnoise.figures.base import RESULTS, Arguments, Figure, Method, draw, register_figure

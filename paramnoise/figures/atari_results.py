@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from paramnoise.envs.atari import frames_of
+from paramnoise.envs.atari_frames import frames_of
 from paramnoise.figures.curve_results import Point
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.runs.directory import csv_text

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.table import Table
 
-from paramnoise.envs.atari import frames_of
+from paramnoise.envs.atari_frames import frames_of
 from paramnoise.figures.atari_results import Score
 from paramnoise.figures.base import Method
 from paramnoise.figures.curve_results import Point

@@ -19,11 +19,12 @@ from paramnoise.experience.rollout import Rollout
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ENVIRONMENT, EVALUATE
 from paramnoise.loops import jax_steps, many
+from paramnoise.loops import state as states
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import JaxEnv, with_terminal_limits
 from paramnoise.loops.feeds import rollout as rollouts
 from paramnoise.loops.jax_steps import SEEDS, Episodes, LoopState
-from paramnoise.loops.step import Losses, TrainState, key_for
+from paramnoise.loops.state import Losses, TrainState, key_for
 from paramnoise.networks.policies import Policy
 from paramnoise.noise.many import MANY
 
@@ -86,7 +87,7 @@ class CompiledLoop:
 
     def policy(self, member: int = 0) -> Policy:
         """The clean policy of one of the seeds."""
-        return self.learner.policy(steps.at_member(self.state.train.learner, member))
+        return self.learner.policy(states.at_member(self.state.train.learner, member))
 
 
 def compiler_options(devices: int = 1) -> dict[str, str | int] | None:
@@ -126,7 +127,7 @@ def init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int,
         waits=jnp.ones(num_envs, bool),
     )
     if learner.experience == "replay":
-        return around(train=steps.init_with_replay(learner, exploration, key, obs))
+        return around(train=states.init_with_replay(learner, exploration, key, obs))
     episodes = Episodes(jnp.zeros(num_envs, jnp.int32))
 
     def first_batch() -> Rollout:
@@ -136,7 +137,7 @@ def init(learner: Learner, exploration: Exploration, env: JaxEnv, num_envs: int,
         return jax_steps.gather(learner, exploration, env, around(train=training))[1]
 
     batch = jax.eval_shape(first_batch)
-    return around(train=steps.init(learner, exploration, key, obs, batch, episodes))
+    return around(train=states.init(learner, exploration, key, obs, batch, episodes))
 
 
 def strongly_typed(leaf: Array) -> Array:

@@ -18,7 +18,7 @@ from paramnoise.loops.environments import EnvSource
 from paramnoise.loops.evaluation import EVALUATION_STREAM, EndedEpisode, Evaluator, Progress, Watch, first_columns
 from paramnoise.loops.inside import Inside
 from paramnoise.loops.population import Population
-from paramnoise.loops.step import at_member
+from paramnoise.loops.state import at_member
 from paramnoise.loops.stepping import Stepping
 from paramnoise.networks.policies import Policy
 from paramnoise.validation import UsageError

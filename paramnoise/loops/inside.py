@@ -17,12 +17,11 @@ from paramnoise.agents.base import Learner
 from paramnoise.explorations.base import Exploration
 from paramnoise.loops import compiled
 from paramnoise.loops import devices as several
-from paramnoise.loops import step as steps
 from paramnoise.loops.environments import JaxEnv
 from paramnoise.loops.evaluation import Progress, require_finite
 from paramnoise.loops.jax_steps import LoopState
 from paramnoise.loops.sharing import shared
-from paramnoise.loops.step import TrainState
+from paramnoise.loops.state import TrainState, require_room
 from paramnoise.networks.policies import Policy
 from paramnoise.validation import require_memory
 
@@ -62,7 +61,7 @@ class Inside:
         )
         keys = jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])
         shape = jax.eval_shape(init, keys)
-        steps.require_room(shape.train, 1)
+        require_room(shape.train, 1)
         self._require_room_for_offsets(exploration, shape)
         self._state: LoopState = init(keys)
         self._loss_names = tuple(self._state.train.losses.total)

@@ -21,7 +21,8 @@ from paramnoise.keys import ACT, ENVIRONMENT, key_at
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import JaxEnv, step_or_reset
 from paramnoise.loops.feeds import rollout as rollouts
-from paramnoise.loops.step import Behaviour, TrainState, key_for
+from paramnoise.loops.state import TrainState, key_for
+from paramnoise.loops.step import Behaviour
 from paramnoise.networks.policies import Policy, noise_free_actions
 from paramnoise.noise.many import loops_are_cheap
 

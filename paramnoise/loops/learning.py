@@ -16,7 +16,7 @@ from jax import Array
 from paramnoise.loops.evaluation import require_finite
 from paramnoise.loops.feeds import Feed, Taken
 from paramnoise.loops.programs import Packed, Programs, merge
-from paramnoise.loops.step import TrainState, at_member, with_member
+from paramnoise.loops.state import TrainState, at_member, with_member
 
 
 class Learning:

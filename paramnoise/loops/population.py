@@ -17,10 +17,11 @@ from jax import Array
 from paramnoise.agents.base import Learner
 from paramnoise.experience.returns import Broadcast, Episode, Returns, gather, num_parameters
 from paramnoise.explorations.base import NoNoise
+from paramnoise.loops import state as states
 from paramnoise.loops import step as steps
 from paramnoise.loops.evaluation import Progress, require_finite
 from paramnoise.loops.members import MemberEvaluator, Setting
-from paramnoise.loops.step import Losses, TrainState
+from paramnoise.loops.state import Losses, TrainState
 from paramnoise.networks.policies import Policy
 from paramnoise.parallel.local_tasks import LocalTasks
 from paramnoise.parallel.ray_cluster import check_installed
@@ -115,7 +116,7 @@ class Population:
     def _init(self, key: Array) -> TrainState:
         pairs, statistics = self.learner.config.pairs, self.learner.init(key).statistics
         gathered = Returns(np.zeros((pairs, 2)), np.zeros((pairs, self._num_parameters), np.float32), statistics)
-        return steps.init(self.learner, NoNoise(), key, jnp.zeros(0), self.learner.prepare(gathered, 0))
+        return states.init(self.learner, NoNoise(), key, jnp.zeros(0), self.learner.prepare(gathered, 0))
 
     def _make_members(self) -> Any:
         """Who evaluates members: this process, worker processes, or Ray actors."""

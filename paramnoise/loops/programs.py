@@ -20,7 +20,8 @@ from paramnoise.loops import step as steps
 from paramnoise.loops.fast.packing import FlatVectors, Leaves, Packing
 from paramnoise.loops.feeds import Feed
 from paramnoise.loops.sharing import shared
-from paramnoise.loops.step import Behaviour, Losses, TrainState
+from paramnoise.loops.state import Losses, TrainState, require_room
+from paramnoise.loops.step import Behaviour
 from paramnoise.networks.policies import Policy
 
 Packed = list[Any]
@@ -66,7 +67,7 @@ class Programs:
             return first(key, jnp.zeros(obs.shape, obs.dtype))
 
         state = jax.eval_shape(init, key)
-        steps.require_room(state, seeds or 1)
+        require_room(state, seeds or 1)
         self.policy_shape: Any = jax.eval_shape(learner.policy, state.learner)
         self.init = self._over_seeds(init, (0,))
         pack: type[Packing] = FlatVectors if self.is_flat else Leaves

@@ -27,7 +27,7 @@ from paramnoise.loops.feeds.rollout import RolloutFeed
 from paramnoise.loops.frames import Stacks
 from paramnoise.loops.learning import Learning
 from paramnoise.loops.programs import merge, shared_programs
-from paramnoise.loops.step import TrainState
+from paramnoise.loops.state import TrainState
 from paramnoise.networks.policies import Policy
 from paramnoise.validation import UsageError
 

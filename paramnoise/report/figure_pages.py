@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from paramnoise.claims import Outcome as Judged
-from paramnoise.envs.atari import frames_of
+from paramnoise.envs.atari_frames import frames_of
 from paramnoise.envs.base import env_label
 from paramnoise.figures import atari_results, chain_results, curve_results
 from paramnoise.figures.atari_figure import SCORES

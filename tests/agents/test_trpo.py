@@ -36,10 +36,7 @@ def changed(batch, **fields):
 
 
 def surrogate(state, batch, advantage, config=CONFIG):
-    rows = lambda x: jnp.asarray(x).reshape(-1, *x.shape[2:])  # noqa: E731
-    return trpo.Surrogate(
-        config, state.policy, batch, rows(batch.rollout.obs), rows(batch.rollout.action), jnp.asarray(advantage)
-    )
+    return trpo.make_surrogate(config, state.policy, batch, jnp.asarray(advantage))
 
 
 def naive(state, batch, advantage, flat):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from paramnoise.envs import env_source
-from paramnoise.envs.atari import AtariFrames
+from paramnoise.envs.atari_frames import AtariFrames
 from paramnoise.validation import UsageError
 
 

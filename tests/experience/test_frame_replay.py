@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paramnoise.experience import frames as frame_replay
-from paramnoise.experience.frames import STACK, HostFrames, Slot
+from paramnoise.experience.frames import STACK, Slot
+from paramnoise.experience.host_frames import HostFrames
 from paramnoise.validation import UsageError
 
 FRAME = (3, 2)

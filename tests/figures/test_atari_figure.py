@@ -6,7 +6,7 @@ import math
 import pytest
 from handmade_runs import TINY, finish, groups, leave, row
 
-from paramnoise.envs.atari import GAMES
+from paramnoise.envs.atari_games import GAMES
 from paramnoise.figures import atari_figure, atari_runs
 from paramnoise.figures.atari_figure import ATARI, ORDER, AtariScale
 from paramnoise.figures.atari_results import Score

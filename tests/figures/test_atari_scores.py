@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from paramnoise.envs.atari import GAMES
+from paramnoise.envs.atari_games import GAMES
 from paramnoise.figures.atari_figure import ATARI
 from paramnoise.figures.atari_results import Score
 from paramnoise.figures.atari_scores import PUBLISHED, report, rows

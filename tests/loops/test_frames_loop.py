@@ -142,7 +142,7 @@ def test_seeds_side_by_side_train_as_each_does_alone(member):
 def test_replay_on_host_and_device_give_the_same_rows():
     _, on_host = trained(PARAMETER, (0, 1))
     loop, on_device = trained(PARAMETER, (0, 1), replay_on="device")
-    assert not loop.collector._feed._hosted
+    assert loop.collector._feed._host is None
     for member in (0, 1):
         assert_same(columns(on_host, member), columns(on_device, member), rtol=1e-3, atol=1e-5)
 
@@ -223,7 +223,7 @@ def test_a_replay_that_is_filled_anew_in_the_midst_of_a_game_has_the_stacks_that
     def stored(loop, member, slots):
         """The stacks of some slots of the second environment."""
         replay = jax.tree.map(np.asarray, loop.collector._feed._replay_of(member))
-        return np.asarray(stores.transitions(stores._drawn_at(replay, slots, np.ones_like(slots))).obs)
+        return np.asarray(stores.transitions(stores.drawn_at(replay, slots, np.ones_like(slots))).obs)
 
     whole, other = (new_loop(PARAMETER, (0, 1), replay_on, Endless, save_replay=False) for _ in range(2))
     list(whole.run(20, eval_every=STEPS, eval_episodes=0))

@@ -13,6 +13,7 @@ from paramnoise.agents import dqn
 from paramnoise.envs.chain import chain
 from paramnoise.explorations import ParameterNoise
 from paramnoise.loops import compiled, inside, jax_steps, many
+from paramnoise.loops import state as states
 from paramnoise.loops import step as steps
 from paramnoise.loops.compiled import CompiledLoop
 from paramnoise.loops.environments import JaxStep
@@ -177,7 +178,7 @@ def test_many_environments_act_once_a_step():
 
 def test_episodes_that_begin_together_do_so_around_one_policy_whoever_trains_beside_them():
     (state, advance), (other, _) = (_many(dataclasses.replace(MANY_NOISE, num_policies=2), (own, 1)) for own in (0, 2))
-    own, beside = (steps.at_member(advance(each, 23).train.exploration, 1) for each in (state, other))
+    own, beside = (states.at_member(advance(each, 23).train.exploration, 1) for each in (state, other))
     jax.tree.map(np.testing.assert_array_equal, own, beside)
     weights, began = np.asarray(own.policies.network.layers[0].weight), np.asarray(own.sampled_at)
     assert np.max(np.unique(began, return_counts=True)[1]) > 2 * MANY // PARTS  # more than a chunk, of two seeds

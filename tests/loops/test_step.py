@@ -11,6 +11,7 @@ from paramnoise.agents import dqn
 from paramnoise.agents.base import Spaces
 from paramnoise.experience.replay import Transition
 from paramnoise.explorations import EpsilonGreedy, NoNoise, ParameterNoise
+from paramnoise.loops import state as states
 from paramnoise.loops import step as steps
 from paramnoise.loops.step import Behaviour
 
@@ -33,7 +34,7 @@ def batch(num_envs=3):
 
 
 def first_state(agent, exploration):
-    return jax.jit(functools.partial(steps.init_with_replay, agent, exploration))(jax.random.PRNGKey(0), OBS)
+    return jax.jit(functools.partial(states.init_with_replay, agent, exploration))(jax.random.PRNGKey(0), OBS)
 
 
 def learned(agent, exploration, count):

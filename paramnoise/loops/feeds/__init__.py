@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from paramnoise.loops.environments import EnvStep
-from paramnoise.loops.step import TrainState
+from paramnoise.loops.state import TrainState
 
 
 class Taken(NamedTuple):

@@ -13,15 +13,16 @@ from jax import Array
 
 from paramnoise.agents.base import Learner
 from paramnoise.experience import frames as stores
-from paramnoise.experience import priorities as priority_tree
-from paramnoise.experience.frames import Drawn, FrameReplay, HostFrames, Slot
+from paramnoise.experience.frames import Drawn, FrameReplay, Slot
 from paramnoise.experience.priorities import Priorities
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ADAPT
+from paramnoise.loops import state as states
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import EnvStep
 from paramnoise.loops.feeds import Taken, below
-from paramnoise.loops.step import TrainState
+from paramnoise.loops.feeds.host_memory import HostMemory
+from paramnoise.loops.state import TrainState
 from paramnoise.validation import require_memory
 
 
@@ -66,22 +67,17 @@ class FrameFeed:
         """
         self._learner, self._exploration, self._saves_replay = learner, exploration, saves_replay
         self._shape = (len(seeds), num_envs)
-        self._keys = np.stack([np.asarray(jax.random.PRNGKey(seed)) for seed in seeds])
+        keys = np.stack([np.asarray(jax.random.PRNGKey(seed)) for seed in seeds])
         nothing = np.zeros(num_envs)
         frame = np.zeros((num_envs, *learner.spaces.observation[1:]), np.uint8)
         action, reward, flag = nothing.astype(np.int32), nothing.astype(np.float32), nothing.astype(bool)
         slot, capacity = Slot(frame, flag, action, reward, flag), learner.config.buffer_size
         require_memory(len(seeds) * capacity * frame[0].nbytes, f"a replay of {capacity:,} frames")
-        self._hosted = [HostFrames(capacity, slot) for _ in seeds] if on_host else []
-        self._rows = stores.rows_for(capacity, num_envs)
         self._prioritized = learner.drawing.alpha is not None
-        self.experience: Any = ()
-        if not on_host:
-            empty = functools.partial(stores.init, capacity, slot, prioritized=self._prioritized)
-            self.experience = jax.jit(jax.vmap(lambda _: empty()))(self._keys)
-        elif self._prioritized:  # kept where it is learned: only the places of draws come to the host
-            tree = functools.partial(priority_tree.init, self._rows * num_envs)
-            self.experience = jax.jit(jax.vmap(lambda _: tree()))(self._keys)
+        self._host = HostMemory(learner, slot, keys) if on_host else None
+        """Where frames are kept, unless on the device; `experience` is then the priorities alone."""
+        empty = functools.partial(stores.init, capacity, slot, prioritized=self._prioritized)
+        self.experience: Any = self._host.priorities() if self._host else jax.jit(jax.vmap(lambda _: empty()))(keys)
         self._pending: Pending | None = None
         self._ended: Pending | None = None
         self._learns_from = 0
@@ -122,8 +118,8 @@ class FrameFeed:
         adaptations = due(self._exploration, step) - due(self._exploration, before)
         self._ended = pending
         given: Any = pending.slot
-        if self._hosted:
-            given = self._store_and_draw(pending, step, train_steps, bool(train_steps or adaptations))
+        if self._host is not None:
+            given = self._store_and_draw(self._host, pending, step, train_steps, bool(train_steps or adaptations))
             if given is None:
                 self.finish()
                 return None
@@ -132,10 +128,12 @@ class FrameFeed:
     def finish(self) -> None:
         """Stores the last frames of episodes that were cut, which no batch drawn meanwhile knew of."""
         ended, self._ended = self._ended, None
-        if ended is not None and ended.final_frame is not None and not self._hosted:
+        if ended is None or ended.final_frame is None:
+            return
+        if self._host is not None:  # which has stored them
+            self.experience = self._host.note_final(ended.truncated, self.experience)
+        else:
             self.experience = _add_final(self.experience, ended.final_frame, ended.truncated)
-        elif ended is not None and ended.final_frame is not None and self._prioritized:
-            self._note_slots(self._written() - ended.truncated, ended.truncated)
 
     def snapshot(self, member: int) -> dict[str, np.ndarray]:
         """The step that waits, and replay if it is saved."""
@@ -145,7 +143,7 @@ class FrameFeed:
         if self._saves_replay:
             parts |= {f"replay/{name}": part for name, part in stores.filled(self._replay_of(member)).items()}
         if self._saves_replay and self._prioritized:
-            leaves = jax.tree.leaves(steps.at_member(self._priorities, member))
+            leaves = jax.tree.leaves(states.at_member(self._priorities, member))
             parts |= {f"priorities/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
         return parts
 
@@ -160,12 +158,12 @@ class FrameFeed:
         if not kept:
             self._learns_from = step + max(self._learner.config.learning_starts, self._shape[1])
             before = stores.frames_before(parts["stacks"])
-            if self._hosted:
-                self._hosted[member].begin_after(before)
+            if self._host is not None:
+                self._host.replays[member].begin_after(before)
             else:
                 self.experience = _begin_after(self.experience, member, before)
-        elif self._hosted:
-            stores.fill(self._hosted[member].state, kept)
+        elif self._host is not None:
+            self._host.replays[member].fill(kept)
         else:
             self.experience = stores.filled_with(self.experience, member, kept)
         if kept and self._prioritized:
@@ -174,56 +172,32 @@ class FrameFeed:
     @property
     def _priorities(self) -> Priorities:
         """Those of all seeds."""
-        return self.experience if self._hosted else self.experience.priorities
+        return self.experience if self._host else self.experience.priorities
 
     def _restore_priorities(self, member: int, parts: dict[str, np.ndarray]) -> None:
         leaves, structure = jax.tree.flatten(self._priorities)
         own = jax.tree.unflatten(structure, [parts[str(i)] for i in range(len(leaves))])
-        restored = steps.with_member(self._priorities, member, own)
-        self.experience = restored if self._hosted else self.experience._replace(priorities=restored)
+        restored = states.with_member(self._priorities, member, own)
+        self.experience = restored if self._host else self.experience._replace(priorities=restored)
 
     def _by_seed(self, array: Any) -> Any:
         return array.reshape(*self._shape, *array.shape[1:])
 
-    def _store_and_draw(self, pending: Pending, step: int, train_steps: int, draws: bool) -> Drawn | None:
+    def _store_and_draw(
+        self, host: HostMemory, pending: Pending, step: int, train_steps: int, draws: bool
+    ) -> Drawn | None:
         """Stores a step in the host's memory; the batches of the train steps that follow it, if any are to be drawn."""
-        written = self._written()
-        for member, replay in enumerate(self._hosted):
-            replay.add(Slot(*(np.asarray(part[member]) for part in pending.slot)))
-        if self._prioritized:
-            self._note_slots(written, np.ones(self._shape, bool))
-        drawn = self._draw(step, max(train_steps, 1) * self._learner.config.batch_size) if draws else None
+        self.experience = host.add(pending.slot, self.experience)
+        count = max(train_steps, 1) * self._learner.config.batch_size
+        drawn = host.draw(step, count, self.experience) if draws else None
         if pending.final_frame is not None:
-            for member, replay in enumerate(self._hosted):
-                replay.add_final(pending.final_frame[member], pending.truncated[member])
+            host.add_final(pending.final_frame, pending.truncated)
         return drawn
 
-    def _draw(self, step: int, count: int) -> Drawn:
-        """The batches of each seed, drawn from the host's memory."""
-        batch_size, n_step = self._learner.config.batch_size, self._learner.drawing.n_step
-        if self._prioritized:
-            found = _draw_places(self._keys, np.int32(step), self._priorities, count, batch_size)
-            drawn = [
-                replay.take(*own, n_step) for replay, *own in zip(self._hosted, *map(np.asarray, found), strict=True)
-            ]
-        else:
-            pairs = zip(self._hosted, self._keys, strict=True)
-            drawn = [replay.draw(key, np.int32(step), count, n_step) for replay, key in pairs]
-        return jax.tree.map(lambda *parts: np.stack(parts), *(in_batches(each, batch_size) for each in drawn))
-
-    def _written(self) -> np.ndarray:
-        """The slots that were written in the host's memory, [seeds, num_envs]."""
-        return np.stack([replay.state.written for replay in self._hosted])
-
-    def _note_slots(self, written: np.ndarray, writes: np.ndarray) -> None:
-        """Tells the priorities of one more slot in the host's memory, after those of `written`."""
-        follows_final = [replay.follows_final(own) for replay, own in zip(self._hosted, written, strict=True)]
-        self.experience = _with_slot(self._priorities, written, np.stack(follows_final), writes, self._rows)
-
     def _replay_of(self, member: int) -> FrameReplay:
-        if self._hosted:
-            return self._hosted[member].state
-        return steps.at_member(self.experience, member)
+        if self._host is not None:
+            return self._host.replays[member].state
+        return states.at_member(self.experience, member)
 
     def _pending_with(self, member: int, parts: dict[str, np.ndarray]) -> Pending:
         """The step that waits, with one seed's part of it."""
@@ -235,36 +209,18 @@ class FrameFeed:
         return Pending(Slot(*(new[name] for name in Slot._fields)), new["truncated"], new.get("final_frame"))
 
 
-def in_batches(drawn: Drawn, batch_size: int) -> Drawn:
-    """Draws split into batches, along a new first axis."""
-    return jax.tree.map(lambda x: x.reshape(-1, batch_size, *x.shape[1:]), drawn)
-
-
 def _parts(pending: Pending) -> dict[str, Any]:
     parts = {**pending.slot._asdict(), "truncated": pending.truncated, "final_frame": pending.final_frame}
     return {name: part for name, part in parts.items() if part is not None}
 
 
 _begin_after = jax.jit(stores.begin_after, donate_argnums=0)
-_draw_places = jax.jit(
-    lambda keys, step, trees, count, batch_size: jax.vmap(
-        lambda key, tree: stores.draw_places(key, step, tree, count, batch_size)
-    )(keys, trees),
-    static_argnums=(3, 4),
-)
-_with_slot = jax.jit(
-    lambda trees, written, follows_final, writes, rows: jax.vmap(functools.partial(stores.with_slot, rows=rows))(
-        trees, written, follows_final, writes
-    ),
-    static_argnums=4,
-    donate_argnums=0,
-)
 _add_final = jax.jit(jax.vmap(stores.add_final), donate_argnums=0)
 
 
 def init(learner: Learner, exploration: Exploration, key: Array, obs: Array) -> TrainState:
     """The state before the first step; replay is not part of it."""
-    return steps.init(learner, exploration, key, obs, stores.blank_transition(obs, learner.drawing))
+    return states.init(learner, exploration, key, obs, stores.blank_transition(obs, learner.drawing))
 
 
 def learn(
@@ -296,7 +252,9 @@ def learn(
         if not (train_steps or adapts):
             return state
         count = max(train_steps, 1) * batch_size
-        drawn = in_batches(stores.draw(state.key, state.step, replay, count, drawing.n_step, batch_size), batch_size)
+        drawn = stores.in_batches(
+            stores.draw(state.key, state.step, replay, count, drawing.n_step, batch_size), batch_size
+        )
 
     def batch_at(i: Array | int, priorities: Any = None) -> tuple[Any, Array | None]:
         one = jax.tree.map(lambda x: x[i], drawn)
@@ -309,7 +267,7 @@ def learn(
         state = state._replace(experience=experience)
     if not adapts:
         return state
-    batches, key = drawn.action.shape[0], steps.key_for(state, ADAPT)
+    batches, key = drawn.action.shape[0], states.key_for(state, ADAPT)
 
     def probe_at(i: Array) -> tuple[Array, Array]:
         return jax.random.fold_in(key, i), batch_at(i % batches)[0].obs

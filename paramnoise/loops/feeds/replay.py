@@ -11,10 +11,11 @@ from jax import Array
 from paramnoise.agents.base import Learner
 from paramnoise.experience.replay import Transition
 from paramnoise.explorations.base import Exploration
+from paramnoise.loops import state as states
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import EnvStep
 from paramnoise.loops.feeds import Taken
-from paramnoise.loops.step import TrainState
+from paramnoise.loops.state import TrainState
 from paramnoise.validation import UsageError
 
 MOST_PENDING = 1_000
@@ -58,7 +59,7 @@ class ReplayFeed:
         self.holds = False
         self.experience: Any = ()
         agent = (learner, exploration)
-        self.init: Callable[[Array, Array], TrainState] = functools.partial(steps.init_with_replay, *agent)
+        self.init: Callable[[Array, Array], TrainState] = functools.partial(states.init_with_replay, *agent)
         self.learn: Callable[..., TrainState] = functools.partial(learn, *agent)
         self.settings: Hashable = ()
 

@@ -17,10 +17,11 @@ from paramnoise.agents.base import Learner
 from paramnoise.experience.rollout import Rollout, RolloutBuffer, UnevenBuffer
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ADAPT
+from paramnoise.loops import state as states
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import EnvStep
 from paramnoise.loops.feeds import Taken
-from paramnoise.loops.step import TrainState
+from paramnoise.loops.state import TrainState
 from paramnoise.validation import require, require_memory
 
 PROBED_STATES = 128
@@ -144,7 +145,7 @@ class RolloutFeed:
 
 def init(learner: Learner, exploration: Exploration, batch: Any, key: Array, obs: Array) -> TrainState:
     """The state before the first step; of `batch` only shapes and dtypes are known."""
-    return steps.init(learner, exploration, key, obs, batch)
+    return states.init(learner, exploration, key, obs, batch)
 
 
 def learn(
@@ -153,7 +154,7 @@ def learn(
     """One update on a batch; then the exploration takes note of the batch's states."""
     agent, terms = learner.update(state.learner, batch)
     state = state._replace(learner=agent, losses=steps.add_terms(state.losses, terms))
-    rows, key, policy = obs.reshape(-1, *obs.shape[2:]), steps.key_for(state, ADAPT), learner.policy(agent)
+    rows, key, policy = obs.reshape(-1, *obs.shape[2:]), states.key_for(state, ADAPT), learner.policy(agent)
     if learner.needs_offsets:
         return state._replace(exploration=exploration.adapt(key, state.exploration, policy, rows, state.step))
     if not exploration.adapt_every:

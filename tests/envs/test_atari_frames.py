@@ -1,13 +1,11 @@
-"""Atari games: names, frames against a lone emulator, ends, streams, restore."""
-
-import importlib.util
+"""Atari's frames: against a lone emulator, ends, streams, restore."""
 
 import numpy as np
 import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
-from paramnoise.envs import atari
-from paramnoise.envs.atari import GAMES, AtariFrames, frames_of, game_rom, game_title, is_atari
+from paramnoise.envs import atari_frames
+from paramnoise.envs.atari_frames import AtariFrames, frames_of
 from paramnoise.loops.environments import EnvStep
 from paramnoise.validation import UsageError
 
@@ -163,7 +161,7 @@ def test_no_ops_are_drawn_from_none_to_the_most(noop_max):
 
 @pytest.mark.parametrize("sticky", [0.0, 0.5])
 def test_a_restored_vector_shows_its_newest_frames_and_goes_on_as_its_twin(sticky, monkeypatch):
-    monkeypatch.setattr(atari, "GAMES_PER_SEED", 3)
+    monkeypatch.setattr(atari_frames, "GAMES_PER_SEED", 3)
     make = lambda: AtariFrames("Breakout", 3, [2], max_frames=600, repeat_action_probability=sticky)  # noqa: E731
     served = np.random.default_rng(3).integers(4, size=(330, 3))
     served[:, 0] = FIRE  # a short game; the others are cut now and then, at the limit of 150 steps
@@ -188,7 +186,7 @@ def test_a_restored_vector_shows_its_newest_frames_and_goes_on_as_its_twin(stick
 
 
 def test_an_environment_is_seeded_anew_after_some_games_and_restored_from_there(monkeypatch):
-    monkeypatch.setattr(atari, "GAMES_PER_SEED", 2)
+    monkeypatch.setattr(atari_frames, "GAMES_PER_SEED", 2)
     twin, restored = (AtariFrames("Freeway", 2, [6], max_frames=8) for _ in range(2))
     twin.restart()
     steps = played(twin, np.zeros((11, 2), int))
@@ -220,48 +218,6 @@ def test_fire_can_start_a_game():
         envs.restart()
     unserved, served = (played(envs, np.zeros((10, 1), int)) for envs in frames)
     assert len({step.obs.tobytes() for step in unserved[5:]}) < len({step.obs.tobytes() for step in served[5:]})
-
-
-@pytest.mark.parametrize(
-    "name", ["Pong", "pong", "ALE/Pong-v5", "PongNoFrameskip-v4", "PongDeterministic-v4", "Pong-v4"]
-)
-def test_every_usual_name_of_a_game_means_it(name):
-    assert is_atari(name)
-    assert game_rom(name) == "pong"
-
-
-@pytest.mark.parametrize(
-    "env_id", ["CartPole-v1", "Hopper-v4", "Pong-ram-v4", "paramnoise/Chain-v0", "Blackjack-v1", "a b"]
-)
-def test_other_environments_are_no_atari_games(env_id):
-    assert not is_atari(env_id)
-
-
-def test_the_paper_s_21_games_exist_and_others_work():
-    assert len(set(GAMES)) == 21
-    assert [game_title(game_rom(game)) for game in GAMES] == list(GAMES)
-    assert is_atari("KungFuMaster")
-    assert game_rom("ALE/KungFuMaster-v5") == "kung_fu_master"
-
-
-@pytest.mark.parametrize(("name", "hint"), [("ALE/Pnog-v5", "Pong"), ("BankHiest", "BankHeist"), ("xyzzy", "envs")])
-def test_an_unknown_game_is_named_with_its_neighbours(name, hint):
-    with pytest.raises(UsageError, match=f"unknown Atari game '{name}'.*{hint}") as caught:
-        AtariFrames(name, 1, [0])
-    assert "\n" not in str(caught.value)
-
-
-def test_without_the_extra_names_are_known_and_games_name_the_command(monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ale_py" else find(name))
-    atari._installed_roms.cache_clear()
-    try:
-        assert is_atari("Pong")
-        assert is_atari("ALE/Assault-v5")
-        with pytest.raises(UsageError, match=r"pip install 'paramnoise\[atari\]'"):
-            AtariFrames("Pong", 1, [0])
-    finally:
-        atari._installed_roms.cache_clear()
 
 
 @pytest.mark.parametrize(
