@@ -94,7 +94,8 @@ def which_delta(
     with directory.naming_plugins():  # the environment may be a plug-in's
         loop = make_loop([config], config.env)
     try:
-        load_loop(loop, directory.checkpoint)
+        facts = load_loop(loop, directory.checkpoint)
+        directory.check_digests(facts.get("digests", {}), config, loop.step)
         obs = visited_states(loop, states, seed)
         policy, spaces = loop.policy(), loop.learner.spaces
         keys = jax.random.split(jax.random.key(seed), (len(sigmas), probes))

@@ -117,6 +117,7 @@ def test_a_file_that_the_checkpoint_does_not_know_is_refused_and_nothing_is_writ
     before = {file: file.read_bytes() for file in run.rglob("*.*") if file.is_file()}
     error = refused("resume", run, "--steps", 60, capsys=capsys)
     assert f"{name} is damaged" in error
+    assert f"{name} is damaged" in refused("delta", run, capsys=capsys)
     with pytest.raises(UsageError, match="is damaged"):
         pn.load(run)
     assert {file: file.read_bytes() for file in run.rglob("*.*") if file.is_file() and file.name != ".lock"} == {
