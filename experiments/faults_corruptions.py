@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from faults_cases import BROKEN, IDENTICAL, ONE_LINE, Case, Group, called, is_one_line
-from faults_runs import MADE, same_runs
+from faults_runs import MADE, difference_of_runs
 
 from paramnoise.cli import main
 from paramnoise.validation import UsageError
@@ -60,7 +60,7 @@ def _corrupted(what: str, broken: Path, longer: Path, evaluated: tuple[int | Non
 
 def _differ(one: Path, other: Path) -> str:
     try:
-        return same_runs(one, other)
+        return difference_of_runs(one, other)
     except (UsageError, OSError, ValueError) as error:
         return f"cannot be read: {error}"
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from faults_cases import BROKEN, IDENTICAL, Case, Group
-from faults_runs import SUBJECTS, Subject, same_runs, same_sweeps
+from faults_runs import SUBJECTS, Subject, difference_of_runs, difference_of_sweeps
 
 HERE = Path(__file__).parent
 KILLS_IN_A_ROW = 4
@@ -33,7 +33,7 @@ def kill_runs(kills: int, draw: random.Random, folder: Path, only: str = "") -> 
 def _killed(subject: Subject, kills: int, draw: random.Random, folder: Path) -> list[Case]:
     """So many kills, a few of each run, which then goes on to its end; a case for each kill."""
     cases: list[Case] = []
-    differ = same_sweeps if subject.is_sweep else same_runs
+    differ = difference_of_sweeps if subject.is_sweep else difference_of_runs
     began, problem = time.monotonic(), _finish(subject.command(folder / "whole"))
     duration = time.monotonic() - began
     if problem:

@@ -66,7 +66,7 @@ MADE = (
 """The runs whose files are damaged."""
 
 
-def same_runs(one: Path, other: Path) -> str:
+def difference_of_runs(one: Path, other: Path) -> str:
     """In what the rows and the arrays of two runs differ; empty: in nothing."""
     if _rows(one) != _rows(other):
         return "progress.csv differs"
@@ -76,7 +76,7 @@ def same_runs(one: Path, other: Path) -> str:
     return ", ".join(name for name in ours if ours[name] != theirs[name])
 
 
-def same_sweeps(one: Path, other: Path) -> str:
+def difference_of_sweeps(one: Path, other: Path) -> str:
     """In what the results of two sweeps differ."""
     ours, theirs = (
         {file.relative_to(path): file.read_bytes() for file in path.rglob("results.csv")} for path in (one, other)

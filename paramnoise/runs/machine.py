@@ -5,7 +5,7 @@ import dataclasses
 import jax
 
 from paramnoise.envs import EnvLike
-from paramnoise.envs.atari import is_atari
+from paramnoise.envs.atari_games import is_atari
 from paramnoise.parallel.process import cores, use_compilation_cache, use_one_thread
 from paramnoise.runs.config import RunConfig
 
