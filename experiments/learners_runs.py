@@ -140,7 +140,9 @@ class PeerRun(NamedTuple):
         compared = AGENTS[self.agent]
         own = {} if compared.sigma is None else {"action_noise": _gaussian(self.env, compared.sigma)}
         made = getattr(importlib.import_module(self.library), self.agent.upper())
-        return made("MlpPolicy", make_env(self.env), seed=self.seed, **copy.deepcopy(compared.peer), **own)  # it adds to them
+        return made(
+            "MlpPolicy", make_env(self.env), seed=self.seed, **copy.deepcopy(compared.peer), **own
+        )  # it adds to them
 
 
 def make_env(env: str) -> gym.Env:
