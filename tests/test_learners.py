@@ -1,5 +1,6 @@
 """The comparison of our learners with their peers: its runs, its scores and its ratio."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -9,73 +10,106 @@ import pytest
 sys.path.append(str(Path(__file__).parent.parent / "experiments"))
 
 import learners
-from learners import AGENTS, OURS, TASKS, PeerRun
+import learners_results as results
+import learners_runs
+from learners_runs import OURS, PeerRun
+from learners_settings import AGENTS, TASKS
 
 from paramnoise.agents import PPOConfig
 from paramnoise.envs.base import ENVS
 from paramnoise.figures.curve_results import Point
+from paramnoise.validation import UsageError
 
 HIGH = {env: ENVS[env].bounds.high for env in TASKS}
 LOW = {env: ENVS[env].bounds.low for env in TASKS}
+END = AGENTS["td3"].steps
 
 
-def curve(env, side, seed, score):
+def curve(env, side, seed, score, end=END):
     """A run whose last five evaluations have a mean score, between the task's bounds, and whose first was far off."""
     value = LOW[env] + score * (HIGH[env] - LOW[env])
     own = (env, "td3", side, seed)
-    return [Point(*own, 0, -1e9), *(Point(*own, step, value + off) for step, off in enumerate((-2, 2, 0, 1, -1), 1))]
+    last = [Point(*own, end - 4 + place, value + off) for place, off in enumerate((-2, 2, 0, 1, -1))]
+    return [Point(*own, 0, -1e9), *last]
+
+
+def both_sides(seeds, ours=0.9, theirs=0.6):
+    """Runs of both sides on all tasks."""
+    sides = {OURS: ours, "sbx": theirs}
+    return [
+        p
+        for side, score in sides.items()
+        for env in TASKS
+        for seed in range(seeds)
+        for p in curve(env, side, seed, score)
+    ]
 
 
 def test_a_run_of_ours_is_beside_its_peer_s_and_has_the_settings_that_are_compared(tmp_path):
-    runs = learners.all_runs(tmp_path, AGENTS, 2, None)
+    runs = learners_runs.all_runs(tmp_path, AGENTS, 2, None)
     assert len(runs) == 2 * 3 * len(TASKS) * 2
     ours, theirs = runs[:2]
-    assert ours.directory.path == tmp_path / "learners/td3/HalfCheetah-v4/ours/seed-0"
-    assert theirs.path == tmp_path / "learners/td3/HalfCheetah-v4/sbx/seed-0/curve.csv"
+    assert ours.directory.path == tmp_path / "learners/HalfCheetah-v4/td3-ours/seed-0"
+    assert theirs.path == tmp_path / "learners/HalfCheetah-v4/td3-sbx/seed-0/curve.csv"
     assert ours.steps == theirs.steps == 300_000
+    assert len({each.name for each in runs}) == len(runs)  # a sweep counts them by their names
     for name in ("td3", "sac"):
         compared = AGENTS[name]
-        config = learners.our_run(tmp_path, name, TASKS[0], 0, 1_000).config.agent
+        config = learners_runs.our_run(tmp_path, name, TASKS[0], 0, 1_000).config.agent
         same = ("batch_size", "buffer_size", "gamma", "learning_starts")
         assert {field: getattr(config, field) for field in same} == {field: compared.peer[field] for field in same}
+        assert config.random_steps == config.learning_starts
         assert config.actor_learning_rate == config.critic_learning_rate == compared.peer["learning_rate"]
         assert list(config.hidden_sizes) == compared.peer["policy_kwargs"]["net_arch"]
         assert (config.train_every, config.train_steps) == (compared.peer["train_freq"], 1)
+        assert (config.layer_norm, config.normalise_observations) == (False, False)
+
+
+def test_each_agent_has_the_seeds_that_were_decided_on_before_the_runs(tmp_path):
+    runs = learners_runs.all_runs(tmp_path, AGENTS, None, None)
+    assert len(runs) == sum(2 * len(TASKS) * compared.seeds for compared in AGENTS.values())
+    assert min(compared.seeds for compared in AGENTS.values()) == 10
+    last = [learners_runs.agent_of(each) for each in runs[-2 * len(TASKS) :]]
+    assert set(last) == {"ppo"}  # which has most
 
 
 def test_ppo_is_compared_by_its_defaults_and_evaluated_between_whole_batches(tmp_path):
-    compared, config = AGENTS["ppo"], learners.our_run(tmp_path, "ppo", TASKS[0], 0, AGENTS["ppo"].steps).config
+    compared, config = AGENTS["ppo"], learners_runs.our_run(tmp_path, "ppo", TASKS[0], 0, AGENTS["ppo"].steps).config
     assert config.agent == PPOConfig()
     assert config.exploration.kind == "none"
     assert config.num_envs == 1
     assert compared.steps >= 500_000
     assert compared.steps % compared.eval_every == compared.eval_every % config.agent.batch_size == 0
     assert config.eval_every == compared.eval_every
+    assert (config.agent.batch_size, config.agent.minibatch_size) == (compared.peer["n_steps"], 64)
 
 
-def test_a_score_is_the_mean_of_the_last_evaluations_between_the_bounds_of_its_task():
+def test_a_score_is_the_mean_return_of_the_last_evaluations_of_a_whole_run():
     points = [point for env in TASKS for seed in (1, 0) for point in curve(env, OURS, seed, 0.1 + seed)]
-    found = learners.scores(points, "td3", OURS)
-    assert len(found) == len(TASKS)
-    for task in found:
-        np.testing.assert_allclose(sorted(task), [0.1, 1.1], rtol=1e-6)
-    assert learners.scores(points, "sac", OURS) == []
+    points += curve(TASKS[0], OURS, 2, 0.5, end=END - 1)  # on its way
+    points += curve(TASKS[0], OURS, AGENTS["td3"].seeds, 0.5)  # nobody decided on so many
+    found = results.scores(points, "td3", OURS)
+    assert list(found) == list(TASKS)
+    for env, task in found.items():
+        np.testing.assert_allclose(task, [LOW[env] + score * (HIGH[env] - LOW[env]) for score in (0.1, 1.1)], rtol=1e-6)
+    assert results.scores(points, "sac", OURS) == {}
 
 
-def test_the_ratio_is_ours_over_theirs():
-    sides = {OURS: 0.9, "sbx": 0.6}
-    points = [
-        p for side, score in sides.items() for env in TASKS for seed in range(3) for p in curve(env, side, seed, score)
-    ]
-    ours, theirs, ratio = learners.compare(points, "td3")
-    assert (ours, theirs) == pytest.approx((0.9, 0.6))
-    assert tuple(ratio) == pytest.approx((1.5, 1.5, 1.5))
+def test_the_ratio_is_ours_over_theirs_and_no_verdict_before_all_runs_are_whole():
+    some = results.compare(both_sides(3), "td3")
+    assert (some.ours, some.theirs) == pytest.approx((0.9, 0.6))
+    assert tuple(some.ratio) == pytest.approx((1.5, 1.5, 1.5))
+    assert (some.runs, some.of, some.verdict) == (18, 60, "42 runs missing")
+    assert results.compare(both_sides(10), "td3").verdict == "yes"
+    assert results.compare(both_sides(10, ours=0.4), "td3").verdict == "no"
+    assert results.compare([p for p in both_sides(10) if p.env != TASKS[1]], "td3") is None
 
 
 def test_a_peer_s_run_is_finished_once_its_curve_is_whole(tmp_path):
     run = PeerRun(tmp_path, "td3", TASKS[0], 0, 20)
     assert (run.is_finished(), run.steps_done(), run.curve()) == (False, 0, [])
     rows = [{"step": step, "return": value, "seconds": step / 5} for step, value in ((10, 1.0), (21, 3.5), (30, 9.0))]
+    run.path.parent.mkdir(parents=True)
     run._write(rows[:1])
     assert (run.is_finished(), run.steps_done(), run.rate()) == (False, 0, 5.0)
     run._write(rows)  # a peer's batch may end beyond the steps asked for; what follows it was not asked for
@@ -83,11 +117,47 @@ def test_a_peer_s_run_is_finished_once_its_curve_is_whole(tmp_path):
     assert [point.step for point in run.curve()] == [10, 21]
 
 
+def test_a_peer_s_run_with_other_settings_is_refused(tmp_path, monkeypatch):
+    run = PeerRun(tmp_path, "td3", TASKS[0], 0, 20)
+    run.check()  # nothing is there
+    monkeypatch.setattr(learners_runs.importlib.metadata, "version", lambda package: "1.0")
+    run._write_settings()
+    run._write([{"step": 20, "return": 1.0, "seconds": 1.0}])
+    run.check()
+    other = dataclasses.replace(AGENTS["td3"], peer={**AGENTS["td3"].peer, "tau": 0.005})
+    monkeypatch.setitem(AGENTS, "td3", other)
+    with pytest.raises(UsageError, match="other settings"):
+        run.check()
+
+
+class Still:
+    """A model whose action is always 0, and which counts how often it is asked."""
+
+    asked = 0
+
+    def predict(self, obs, deterministic):
+        assert deterministic
+        self.asked += 1
+        return np.zeros((len(obs), 6)), None
+
+
+def test_an_evaluation_is_the_mean_of_its_episodes_which_its_seed_decides():
+    model = Still()
+    first, again, other = (learners_runs.noise_free_return(model, "HalfCheetah-v4", seed) for seed in (1, 1, 100))
+    assert first == again != other
+    assert model.asked == 3 * 1_000  # all episodes side by side
+    env, returns = learners_runs.make_env("HalfCheetah-v4"), []
+    for place in range(learners_runs.EVAL_EPISODES):
+        env.reset(seed=1 + place)
+        returns.append(sum(float(env.step(np.zeros(6))[1]) for _ in range(1_000)))
+    assert first == pytest.approx(np.mean(returns))
+
+
 def test_status_says_what_is_left_in_hours_of_one_core_where_that_is_known(tmp_path, capsys):
     for env in TASKS:
-        PeerRun(tmp_path / "learners/td3", "td3", env, 0, 7_200)._write(
-            [{"step": 7_200, "return": 1.0, "seconds": 3.6}]
-        )
+        run = PeerRun(tmp_path / "learners", "td3", env, 0, 7_200)
+        run.path.parent.mkdir(parents=True)
+        run._write([{"step": 7_200, "return": 1.0, "seconds": 3.6}])
     words = ["status", "--out", str(tmp_path), "--agents", "td3", "--seeds", "2", "--steps", "7200"]
     assert learners.main(words) == 0
     printed = capsys.readouterr().out.splitlines()
@@ -99,24 +169,24 @@ def test_status_says_what_is_left_in_hours_of_one_core_where_that_is_known(tmp_p
 def test_the_page_shows_the_results_that_are_kept():
     points = learners.read_results(learners.MEASURED) if learners.MEASURED.exists() else []
     text = learners.PAGE.read_text()
-    assert learners.page(text, points) == text
-    assert all(f"<!-- {mark} -->" in text for mark in ("ratios", "curves"))
+    assert results.page(text, points) == text
+    assert all(f"<!-- {mark} -->" in text for mark in ("ratios", "by-task", "curves"))
 
 
-def test_a_row_of_the_page_has_the_ratio_and_whether_it_is_what_is_asked(tmp_path):
-    sides = {OURS: 0.9, "sbx": 0.6}
-    points = [
-        p for side, score in sides.items() for env in TASKS for seed in range(3) for p in curve(env, side, seed, score)
-    ]
-    td3, sac, ppo = learners.table(points).splitlines()[2:]
-    assert td3 == "| TD3 | SBX | 0.900 | 0.600 | 1.50 (1.50 to 1.50) | yes | 3 of 10 |"
+def test_a_row_of_the_page_has_the_ratio_and_what_is_missing(tmp_path):
+    points = both_sides(3)
+    td3, sac, ppo = results.ratios_table(points).splitlines()[2:]
+    assert td3 == "| TD3 | SBX | 0.900 | 0.600 | 1.50 (1.50 to 1.50) | 42 runs missing | 18 of 60 |"
     assert sac == "| SAC | SBX | not run yet |  |  |  |  |"
     assert ppo == "| PPO | Stable-Baselines3 | not run yet |  |  |  |  |"
-    some = learners.table([point for point in points if point.env == TASKS[0]])
+    some = results.ratios_table([point for point in points if point.env == TASKS[0]])
     assert "| TD3 | SBX | not all tasks run yet |" in some
-    learners.draw(points, tmp_path)
+    hopper = results.tasks_table([p for p in points if (p.env, p.exploration) != ("Hopper-v4", "sbx")]).splitlines()[3]
+    assert hopper == "| TD3 | Hopper-v4 | 3209 (3209 to 3209) | none | 3 of 10 | 0 of 10 |"
+    results.draw(points, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["td3.png"]
-    assert learners.pictures(points) == "![TD3: ours and SBX](../results/learners/td3.png)"
+    assert results.pictures(points) == "![TD3: ours and SBX](../results/learners/td3.png)"
+    assert results.lines(points)[0].endswith("18 of 60 runs; lower end at least 0.8: 42 runs missing")
 
 
 def test_an_unknown_agent_is_one_line(tmp_path, capsys):

@@ -83,7 +83,7 @@ def _preset(env: str, noise: float, critic_l2: float | None = None) -> Preset:
         "gaussian": {"sigma": noise},
         "ou": {"sigma": noise},
         "pink": {"sigma": noise, **horizon},
-        "gsde": {"sigma": noise},
+        "gsde": {"sigma": round(noise * 2**0.5, 2)},  # layer norm and ReLU leave features of root mean square sqrt(1/2)
         "parameter": {"delta": noise, "adapt_every": 50},
     }
     return Preset(

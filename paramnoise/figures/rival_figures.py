@@ -37,6 +37,11 @@ LEARNERS = {
 """The explorations of each continuous learner: all that fit."""
 ON_POLICY = ("ppo", "trpo")
 """The learners that are compared on the sparse tasks alone."""
+RESAMPLED = {"ddpg": 8, "td3": 8, "sac": 8, "ppo": 4}
+"""Steps after which gSDE draws its weights anew. Drawing within an episode is what sets it apart from SDE; these are
+the numbers that its authors' RL Zoo has for SAC and PPO."""
+MATCHED = {"epsilon_end": 0.05, "anneal_steps": 50_000}
+"""Of epsilon-greedy, and of the epsilon that delta follows: one schedule, over a tenth of the steps."""
 Q_LEARNING = {
     **REPLAYED,
     "learning_rate": 5e-4,
@@ -57,7 +62,14 @@ CONTINUOUS_FIGURES = tuple(
         CurveFigure(
             name=f"rivals-{learner}",
             methods=tuple(
-                Method(learner, kind, LABELS[kind], agent=SMALL if learner in ON_POLICY else REPLAYED) for kind in kinds
+                Method(
+                    learner,
+                    kind,
+                    LABELS[kind],
+                    agent=SMALL if learner in ON_POLICY else REPLAYED,
+                    exploration_settings={"resample_every": RESAMPLED[learner]} if kind == "gsde" else {},
+                )
+                for kind in kinds
             ),
             scales=scales(
                 paper=SPARSE if learner in ON_POLICY else (*RUNNERS, *SPARSE),
@@ -75,7 +87,13 @@ DQN_FIGURE = register_figure(
     CurveFigure(
         name="rivals-dqn",
         methods=tuple(
-            Method(agent, kind, LABELS[kind], agent={**Q_LEARNING, **(PLAIN if agent == "dqn" else {})})
+            Method(
+                agent,
+                kind,
+                LABELS[kind],
+                agent={**Q_LEARNING, **(PLAIN if agent == "dqn" else {})},
+                exploration_settings=MATCHED if kind in ("parameter", "epsilon-greedy") else {},
+            )
             for kind, agent in DISCRETE.items()
         ),
         scales=scales(
@@ -83,7 +101,7 @@ DQN_FIGURE = register_figure(
             small=("CartPole-v1",),
             smoke=("CartPole-v1",),
             smoke_steps=2_000,
-            steps=200_000,
+            steps=500_000,
             **EVALUATION,
         ),
     )

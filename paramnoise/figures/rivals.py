@@ -60,8 +60,8 @@ def points_of(figure: Figure[Any], directory: Path) -> list[Point]:
     """
     if isinstance(figure, ChainFigure):
         outcomes = chain_results.read_results(directory / RESULTS)
-        budget = max((o.episodes for o in outcomes if not o.solved), default=figure.scales["paper"].episodes)
-        left = [1 - o.episodes / budget if o.solved else 0.0 for o in outcomes]
+        budget = figure.scales["paper"].episodes  # the same whatever was run, so that a score has one scale
+        left = [max(1 - o.episodes / budget, 0.0) if o.solved else 0.0 for o in outcomes]
         return [
             Point(f"Chain-{o.length}", o.algorithm, o.exploration, o.seed, budget, value)
             for o, value in zip(outcomes, left, strict=True)
@@ -199,12 +199,24 @@ class RivalsFigure(Figure[RivalsScale]):
             if part.kind == kind:
                 rows = part.standings(out)
                 lines += [cells(row, find_agent(row.algorithm).title) for row in rows] or [_not_run(part)]
+                lines += _missing(part, rows) if rows else []
         return markdown_table(HEADER, lines)
 
 
 def _not_run(part: Part) -> tuple[str, ...]:
     groups = ", ".join(group.name for group in part.groups)
     return (part.learners, groups, ", ".join(part.figure.by_name), "not run yet", "", "")
+
+
+def _missing(part: Part, rows: Sequence[Standing]) -> list[tuple[str, ...]]:
+    """A row for each exploration of a part that has none of a group's results."""
+    have = {(row.group, row.exploration) for row in rows}
+    return [
+        (find_agent(method.algorithm).title, group.name, name, "not run yet", "", "")
+        for group in part.groups
+        for name, method in part.figure.by_name.items()
+        if (group.name, name) not in have
+    ]
 
 
 _SPARSE = Group("sparse", SPARSE)

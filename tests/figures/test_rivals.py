@@ -75,6 +75,17 @@ def test_networks_are_small_and_the_learner_is_the_same_whatever_explores(name, 
         assert extensions == {(False, False, False, 1)}
 
 
+def test_no_rival_is_held_back_by_a_default(tmp_path):
+    for name, every in (("rivals-td3", 8), ("rivals-sac", 8), ("rivals-ppo", 4)):
+        assert FIGURES[name].by_name["gsde"].exploration_settings == {"resample_every": every}
+    figure = FIGURES["rivals-dqn"]
+    runs = figure.grid(figure.scales["paper"], figure.methods, tmp_path)
+    followed = [
+        run.config.exploration for run in runs if run.config.exploration.kind in ("parameter", "epsilon-greedy")
+    ]
+    assert {(each.epsilon_end, each.anneal_steps) for each in followed} == {(0.05, 50_000)}
+
+
 def test_the_explorations_of_a_part_have_a_colour_each():
     for part in RIVALS.parts:
         drawn = looks(part.figure.methods)
@@ -131,6 +142,8 @@ def test_a_part_that_is_not_run_says_so_in_the_page_s_table(out):
     lines = RIVALS.markdown("continuous", out).splitlines()
     assert lines[2].startswith("| DDPG | dense, sparse | none, gaussian, ou, pink, gsde, parameter | not run yet |")
     assert lines[4].startswith("| TD3 | sparse (2 of 5 run) | pink | 0.08 (")
+    assert "| TD3 | sparse | gaussian | not run yet |  |  |" in lines  # others of its part have results
+    assert "| TD3 | dense | parameter | not run yet |  |  |" in lines
     assert len({line.count("|") for kind in KINDS for line in RIVALS.markdown(kind, out).splitlines()}) == 1
 
 
