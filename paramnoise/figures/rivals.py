@@ -26,6 +26,8 @@ from paramnoise.markdown import markdown_table
 from paramnoise.parallel.engine import Engine
 from paramnoise.validation import UsageError, lookup
 
+WIDTH = 160
+"""Columns of the printed table where there is no terminal."""
 KINDS = ("continuous", "discrete", "on-policy")
 """What parts are about, in the order of the tables."""
 
@@ -50,6 +52,24 @@ class Part(NamedTuple):
         if not (directory / RESULTS).exists():
             return []
         return standings(self.figure.name, points_of(self.figure, directory), self.groups)
+
+    def lines(self, rows: Sequence[Standing]) -> list[tuple[str, ...]]:
+        """Its standings as rows of the table for people; what has no results has a row that says so."""
+        if not rows:
+            groups = ", ".join(group.name for group in self.groups)
+            return [_not_run(self.learners, groups, ", ".join(self.figure.by_name))]
+        have = {(row.group, row.exploration) for row in rows}
+        missing = [
+            _not_run(find_agent(method.algorithm).title, group.name, name)
+            for group in self.groups
+            for name, method in self.figure.by_name.items()
+            if (group.name, name) not in have
+        ]
+        return [cells(row, find_agent(row.algorithm).title) for row in rows] + missing
+
+
+def _not_run(learner: str, tasks: str, exploration: str) -> tuple[str, ...]:
+    return (learner, tasks, exploration, "not run yet", *[""] * (len(HEADER) - 4))
 
 
 def points_of(figure: Figure[Any], directory: Path) -> list[Point]:
@@ -177,11 +197,13 @@ class RivalsFigure(Figure[RivalsScale]):
 
     def report(self, directory: Path, sweep: Sweep | None) -> None:
         """Prints the table, writes summary.csv, and draws the parts that have results."""
-        rows = self.standings(directory.parent)
+        found = [(part, part.standings(directory.parent)) for part in self.parts]
+        rows = [row for _, own in found for row in own]
         table = Table(*HEADER, title="How explorations stand")
-        for row in rows:
-            table.add_row(*cells(row, find_agent(row.algorithm).title))
-        table_console().print(table)
+        for part, own in found:
+            for line in part.lines(own) if own else ():
+                table.add_row(*line)
+        table_console(WIDTH).print(table)
         write_standings(rows, directory / SUMMARY)
         print(directory / SUMMARY)
 
@@ -193,30 +215,9 @@ class RivalsFigure(Figure[RivalsScale]):
         draw(directory / f"{self.name}.png", to_file)
 
     def markdown(self, kind: str, out: Path) -> str:
-        """The table of one kind of parts; a part without results has a row that says so."""
-        lines: list[Sequence[str]] = []
-        for part in self.parts:
-            if part.kind == kind:
-                rows = part.standings(out)
-                lines += [cells(row, find_agent(row.algorithm).title) for row in rows] or [_not_run(part)]
-                lines += _missing(part, rows) if rows else []
-        return markdown_table(HEADER, lines)
-
-
-def _not_run(part: Part) -> tuple[str, ...]:
-    groups = ", ".join(group.name for group in part.groups)
-    return (part.learners, groups, ", ".join(part.figure.by_name), "not run yet", "", "")
-
-
-def _missing(part: Part, rows: Sequence[Standing]) -> list[tuple[str, ...]]:
-    """A row for each exploration of a part that has none of a group's results."""
-    have = {(row.group, row.exploration) for row in rows}
-    return [
-        (find_agent(method.algorithm).title, group.name, name, "not run yet", "", "")
-        for group in part.groups
-        for name, method in part.figure.by_name.items()
-        if (group.name, name) not in have
-    ]
+        """The table of one kind of parts."""
+        parts = [part for part in self.parts if part.kind == kind]
+        return markdown_table(HEADER, [line for part in parts for line in part.lines(part.standings(out))])
 
 
 _SPARSE = Group("sparse", SPARSE)

@@ -1,6 +1,7 @@
 """What several figures come to together: how every exploration stands, learner by learner, in one table.
 
-A score is a return on its task's fixed scale, or as it is where a task has none; what is put together has one scale.
+A run's score is the mean of its last evaluations, on its task's fixed scale, or as it is where a task has none; what is
+put together has one scale. Only whole runs have a score: one that stopped or failed takes nothing from the others.
 """
 
 import math
@@ -12,13 +13,25 @@ import numpy as np
 
 from paramnoise.envs.base import return_bounds
 from paramnoise.figures.curve_results import Point
-from paramnoise.figures.curve_summary import Comparison, compare, estimate_text, improvements
-from paramnoise.figures.statistics import CONFIDENCE, Estimate, estimate_interquartile_mean, normalise
+from paramnoise.figures.curve_summary import Comparison, estimate_text, improvements
+from paramnoise.figures.statistics import (
+    CONFIDENCE,
+    Estimate,
+    estimate_interquartile_mean,
+    holm,
+    normalise,
+    permutation_p,
+)
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.runs.directory import csv_text
 
 SUBJECT = "parameter"
 """The exploration that is held against each other one."""
+LAST = 5
+"""Evaluations at the end of a run whose mean is its score; what has fewer is scored by all."""
+SEEDS, LEVEL = 5, 0.05
+"""A verdict needs so many seeds of both sides on every task of the group, and a p value below the level."""
+UNDECIDED = "not told apart"
 NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan)
 
 
@@ -37,13 +50,13 @@ class Standing(NamedTuple):
     algorithm: str
     exploration: str
     tasks: int
-    """Tasks of the group that have results."""
+    """Tasks of the group that have whole runs."""
     of: int
     """Tasks of the group."""
     seeds: int
     """The fewest seeds that a task has."""
     step: int
-    """The least step at which a task is compared."""
+    """The least of the tasks' last steps."""
     iqm: float
     """The interquartile mean of the runs of all tasks together."""
     low: float
@@ -52,6 +65,18 @@ class Standing(NamedTuple):
     """The probability that a run with parameter noise scores above one of this exploration; NaN for parameter noise."""
     better_low: float
     better_high: float
+    p: float
+    """That of a permutation test of the two, after Holm for all explorations of the learner on the group; NaN where
+    there can be no verdict yet."""
+
+    @property
+    def verdict(self) -> str:
+        """Which of the two is better; empty where there can be no verdict yet."""
+        if math.isnan(self.p):
+            return ""
+        if self.p >= LEVEL:
+            return UNDECIDED
+        return SUBJECT if self.better > 0.5 else self.exploration
 
     @property
     def score(self) -> Estimate:
@@ -68,21 +93,56 @@ def standings(figure: str, points: Iterable[Point], groups: Sequence[Group]) -> 
     """How each exploration of a figure stands on each group that has results."""
     points = list(points)
     agents = {point.exploration: point.algorithm for point in points}
-    compared = compare(points)
-    return [
-        _standing(figure, group, agents[name], name, {env: compared[env] for env in group.tasks if env in compared})
-        for group in groups
-        for name in agents
-        if any(env in compared and name in compared[env].scores for env in group.tasks)
-    ]
+    scored = scores_of_whole_runs(points)
+    found = []
+    for group in groups:
+        tasks = {env: scored[env] for env in group.tasks if env in scored}
+        p_values = _p_values(group, tasks)
+        found += [
+            _standing(figure, group, agents[name], name, tasks, p_values.get(name, math.nan))
+            for name in agents
+            if any(name in task.scores for task in tasks.values())
+        ]
+    return found
 
 
-def _standing(figure: str, group: Group, agent: str, name: str, compared: dict[str, Comparison]) -> Standing:
+def scores_of_whole_runs(points: Iterable[Point]) -> dict[str, Comparison]:
+    """By task and exploration, a score for each run that reached the last step that any of the task has."""
+    tasks: dict[str, dict[tuple[str, int], dict[int, float]]] = {}
+    for point in points:
+        runs = tasks.setdefault(point.env, {})
+        runs.setdefault((point.exploration, point.seed), {})[point.step] = point.value
+    compared = {}
+    for env, runs in tasks.items():
+        end = max(step for curve in runs.values() for step in curve)
+        scores: dict[str, list[float]] = {}
+        for (exploration, _), curve in runs.items():
+            if end in curve:
+                scores.setdefault(exploration, []).append(
+                    float(np.mean([curve[step] for step in sorted(curve)[-LAST:]]))
+                )
+        compared[env] = Comparison(end, end, {name: np.array(values) for name, values in scores.items()})
+    return compared
+
+
+def _p_values(group: Group, tasks: dict[str, Comparison]) -> dict[str, float]:
+    """Of each exploration that can be held against parameter noise on all tasks of a group."""
+    enough = [{name for name, scores in task.scores.items() if len(scores) >= SEEDS} for task in tasks.values()]
+    names = set.intersection(*enough) if len(tasks) == len(group.tasks) else set()
+    others = sorted(names - {SUBJECT}) if SUBJECT in names else []
+    ours = [task.scores[SUBJECT] for task in tasks.values()] if others else []
+    found = [permutation_p(ours, [task.scores[name] for task in tasks.values()]) for name in others]
+    return dict(zip(others, holm(found), strict=True))
+
+
+def _standing(
+    figure: str, group: Group, agent: str, name: str, compared: dict[str, Comparison], p_value: float
+) -> Standing:
     own = {env: task for env, task in compared.items() if name in task.scores}
     score = estimate_interquartile_mean([_scaled(env, task.scores[name]) for env, task in own.items()])
     chance = improvements(own, SUBJECT).get(name, NO_ESTIMATE)
     seeds, step = min(len(task.scores[name]) for task in own.values()), min(task.step for task in own.values())
-    return Standing(figure, group.name, agent, name, len(own), len(group.tasks), seeds, step, *score, *chance)
+    return Standing(figure, group.name, agent, name, len(own), len(group.tasks), seeds, step, *score, *chance, p_value)
 
 
 def _scaled(env: str, scores: np.ndarray) -> np.ndarray:
@@ -107,6 +167,7 @@ HEADER = (
     "exploration",
     f"IQM ({CONFIDENCE:.0%} interval)",
     "P(parameter noise is better)",
+    "better, if p < 0.05",
     "seeds, steps",
 )
 """Of the table for people."""
@@ -123,5 +184,6 @@ def cells(row: Standing, learner: str) -> tuple[str, ...]:
         row.exploration,
         estimate_text(row.score, digits),
         chance,
+        f"{row.verdict} (p = {row.p:.3f})" if row.verdict else "",
         f"{row.seeds}, {row.step:,}",
     )

@@ -16,7 +16,7 @@ from paramnoise.figures.chain_results import Outcome
 from paramnoise.figures.colours import looks
 from paramnoise.figures.curve_results import Point
 from paramnoise.figures.rivals import KINDS, RIVALS, points_of
-from paramnoise.figures.standings import Group, standings
+from paramnoise.figures.standings import Group, scores_of_whole_runs, standings
 
 sys.path.append(str(Path(__file__).parent.parent.parent / "experiments"))
 
@@ -117,6 +117,35 @@ def test_a_standing_is_the_mean_over_the_tasks_of_its_group_and_the_chance_that_
     assert np.isnan(dense.low)  # a single seed
 
 
+def test_a_run_s_score_is_the_mean_of_its_last_five_evaluations_and_one_that_stopped_has_none():
+    curve = [Point("CartPole-v1", "dqn", "noisy", 0, step, float(step)) for step in range(1, 8)]
+    stopped = [Point("CartPole-v1", "dqn", "noisy", 1, step, 0.0) for step in range(1, 7)]
+    single = [Point("CartPole-v1", "dqn", "bootstrap", 0, 7, 2.0)]
+    task = scores_of_whole_runs([*curve, *stopped, *single])["CartPole-v1"]
+    assert task.step == 7
+    assert {name: scores.tolist() for name, scores in task.scores.items()} == {"noisy": [5.0], "bootstrap": [2.0]}
+
+
+def verdicts(others: dict[str, list[float]], tasks: tuple[str, ...] = SPARSE[:3]) -> dict[str, str]:
+    """Of explorations with these scores on each task, beside parameter noise with 0.5 to 0.9."""
+    scores = {"parameter": [0.5, 0.6, 0.7, 0.8, 0.9], **others}
+    points = [point for env in tasks for name, own in scores.items() for point in scored(env, name, own)]
+    rows = standings("rivals-td3", points, [Group("sparse", SPARSE[:3])])
+    return {row.exploration: row.verdict for row in rows}
+
+
+def test_a_verdict_needs_a_p_value_below_a_twentieth_every_task_and_five_seeds():
+    low, high, alike = [0.0, 0.1, 0.2, 0.3, 0.4], [1.0] * 5, [0.55, 0.65, 0.68, 0.82, 0.9]
+    assert verdicts({"pink": low, "ou": high, "none": alike}) == {
+        "parameter": "",
+        "pink": "parameter",
+        "ou": "ou",
+        "none": "not told apart",
+    }
+    assert verdicts({"pink": low}, SPARSE[:2])["pink"] == ""  # a task of the group is missing
+    assert verdicts({"pink": low[:4]})["pink"] == ""  # a seed is
+
+
 def test_a_chain_is_scored_by_the_share_of_its_budget_that_is_left(out):
     points = points_of(FIGURES["rivals-chain"], out / "rivals-chain")
     assert [point.value for point in points] == [0.75, 0.75, 0.0, 0.0]
@@ -142,8 +171,8 @@ def test_a_part_that_is_not_run_says_so_in_the_page_s_table(out):
     lines = RIVALS.markdown("continuous", out).splitlines()
     assert lines[2].startswith("| DDPG | dense, sparse | none, gaussian, ou, pink, gsde, parameter | not run yet |")
     assert lines[4].startswith("| TD3 | sparse (2 of 5 run) | pink | 0.08 (")
-    assert "| TD3 | sparse | gaussian | not run yet |  |  |" in lines  # others of its part have results
-    assert "| TD3 | dense | parameter | not run yet |  |  |" in lines
+    assert "| TD3 | sparse | gaussian | not run yet |  |  |  |" in lines  # others of its part have results
+    assert "| TD3 | dense | parameter | not run yet |  |  |  |" in lines
     assert len({line.count("|") for kind in KINDS for line in RIVALS.markdown(kind, out).splitlines()}) == 1
 
 

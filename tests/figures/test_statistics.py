@@ -7,14 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rliable import library, metrics
+from scipy import stats
 
 from paramnoise.figures.statistics import (
     Estimate,
     estimate_interquartile_mean,
     estimate_ratio,
     estimate_spread_ratio,
+    holm,
     interquartile_mean,
     normalise,
+    permutation_p,
     probability_of_improvement,
 )
 
@@ -181,3 +184,32 @@ def test_a_ratio_of_interquartile_means_resamples_both_sides():
     assert ratio.high > 3.0
     one_sided = estimate_ratio(ours, [np.full(4, 2.5)])
     assert ratio.low <= one_sided.low < 2.0 < one_sided.high < ratio.high
+
+
+def test_a_p_value_is_the_share_of_all_ways_to_share_out_the_runs_that_are_as_far_apart():
+    ours, others = np.array([0.9, 0.4, 0.8, 0.7]), np.array([0.1, 0.5, 0.3])
+    pooled = np.concatenate([ours, others])
+
+    def distance(chosen: tuple[int, ...]) -> float:
+        x, y = pooled[list(chosen)], np.delete(pooled, chosen)
+        return abs((x[:, None] > y).mean() - 0.5)
+
+    ways = [distance(chosen) for chosen in itertools.combinations(range(7), 4)]
+    exact = np.mean([way >= distance((0, 1, 2, 3)) - 1e-9 for way in ways])
+    assert permutation_p([ours], [others]) == pytest.approx(exact, abs=0.01)
+    assert permutation_p([others], [ours]) == pytest.approx(exact, abs=0.01)
+    assert exact == pytest.approx(stats.mannwhitneyu(ours, others, method="exact").pvalue)
+
+
+def test_a_p_value_of_several_tasks_shares_out_runs_within_each():
+    low, high = np.arange(3.0), np.arange(3.0) + 10
+    assert permutation_p([high], [low]) == pytest.approx(2 / 20, abs=0.01)
+    assert permutation_p([high, high], [low, low]) == pytest.approx(2 / 20**2, abs=0.002)
+    assert permutation_p([high, low], [low, high]) == 1.0  # as good on one as they are bad on the other
+    assert permutation_p([low], [low]) == 1.0
+
+
+def test_holm_multiplies_the_least_p_value_by_all_comparisons_and_never_turns_their_order():
+    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert holm([0.5, 0.6]) == pytest.approx([1.0, 1.0])
+    assert holm([]) == []
