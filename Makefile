@@ -22,6 +22,8 @@ export JAX_PLATFORMS ?= cpu
 # Compiled programs are kept between runs of the tests: JAX compiles slowly and runs fast.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/xla
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.02
+# Many tests start processes: where Python is told to keep no bytecode, each reads all of its modules anew, for two seconds.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-slow test-ray test-sb3 test-examples test-types test-report docs test-docs test-faults test-faults-long test-wheel test-lowest lint format bench bench-scaling chain clean
 
