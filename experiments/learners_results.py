@@ -12,17 +12,11 @@ import numpy as np
 from learners_runs import NAME, OURS
 from learners_settings import AGENTS, LAST, LIBRARIES, TASKS
 
-from paramnoise.envs.base import ENVS
 from paramnoise.figures.base import Method
 from paramnoise.figures.curve_results import Point
-from paramnoise.figures.curve_summary import estimate_text
-from paramnoise.figures.statistics import (
-    Estimate,
-    estimate_interquartile_mean,
-    estimate_ratio,
-    interquartile_mean,
-    normalise,
-)
+from paramnoise.figures.curve_summary import estimate_text, runs_by_task
+from paramnoise.figures.standings import mean_of_last, scaled
+from paramnoise.figures.statistics import Estimate, estimate_interquartile_mean, estimate_ratio, interquartile_mean
 from paramnoise.markdown import markdown_table, with_table
 
 ASKED = 0.8
@@ -46,14 +40,12 @@ def whole(points: Iterable[Point]) -> list[Point]:
 
 def scores(points: Iterable[Point], agent: str, side: str) -> dict[str, np.ndarray]:
     """The score of each seed by task: the mean return of a whole run's last evaluations."""
-    values: dict[str, dict[int, list[float]]] = {}
-    for point in sorted(whole(points), key=lambda point: point.step):
-        if (point.algorithm, point.exploration) == (agent, side):
-            values.setdefault(point.env, {}).setdefault(point.seed, []).append(point.value)
+    own = [point for point in whole(points) if (point.algorithm, point.exploration) == (agent, side)]
+    runs = runs_by_task(own)
     return {
-        env: np.array([np.mean(returns[-LAST:]) for _, returns in sorted(values[env].items())])
+        env: np.array([mean_of_last(curve, LAST) for _, curve in sorted(runs[env].items())])
         for env in TASKS
-        if env in values
+        if env in runs
     }
 
 
@@ -80,16 +72,10 @@ def compare(points: Sequence[Point], agent: str) -> Ratio | None:
     sides = [scores(points, agent, side) for side in (OURS, AGENTS[agent].library)]
     if any(len(side) < len(TASKS) for side in sides):
         return None
-    ours, theirs = ([_between_bounds(env, side[env]) for env in TASKS] for side in sides)
+    ours, theirs = ([scaled(env, side[env]) for env in TASKS] for side in sides)
     means = [float(interquartile_mean(np.concatenate(side))) for side in (ours, theirs)]
     runs, of = sum(len(task) for side in (ours, theirs) for task in side), 2 * len(TASKS) * AGENTS[agent].seeds
     return Ratio(means[0], means[1], estimate_ratio(ours, theirs), runs, of)
-
-
-def _between_bounds(env: str, returns: np.ndarray) -> np.ndarray:
-    bounds = ENVS[env].bounds
-    assert bounds is not None
-    return normalise(returns, bounds.low, bounds.high)
 
 
 def _yes(holds: bool) -> str:

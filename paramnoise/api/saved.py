@@ -13,7 +13,7 @@ from paramnoise.loops.host import HostLoop
 from paramnoise.networks.own import OWN_PARTS
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
-from paramnoise.runs.loop import load_loop, save_loop
+from paramnoise.runs.loop import load_checked, save_loop
 from paramnoise.runs.machine import fitting_here
 from paramnoise.validation import UsageError, require_extra
 
@@ -40,9 +40,7 @@ def read_config(directory: RunDirectory, env: EnvLike | None, parts: Mapping[str
 
 def restore(loop: HostLoop, config: RunConfig, directory: RunDirectory) -> bool:
     """Brings a fresh loop to the directory's checkpoint; returns whether that holds the experience to learn on."""
-    facts = load_loop(loop, directory.checkpoint)
-    directory.check_digests(facts.get("digests", {}), config, facts["step"])
-    return facts.get("holds_experience", True)
+    return load_checked(loop, config, directory).get("holds_experience", True)
 
 
 def read_history(directory: RunDirectory) -> list[dict[str, float]]:

@@ -82,17 +82,26 @@ def report(points: list[Point], path: Path, subjects: Sequence[str]) -> None:
     print(path)
 
 
-def compare(points: Iterable[Point]) -> dict[str, Comparison]:
-    """The comparison that each task allows; a task whose runs have no step in common has none."""
-    tasks: dict[str, dict[tuple[str, int], dict[int, float]]] = {}
+Runs = dict[tuple[str, int], dict[int, float]]
+"""Those of a task: the values of each exploration and seed, by step."""
+
+
+def runs_by_task(points: Iterable[Point]) -> dict[str, Runs]:
+    """The runs that points are of."""
+    tasks: dict[str, Runs] = {}
     for point in points:
         runs = tasks.setdefault(point.env, {})
         runs.setdefault((point.exploration, point.seed), {})[point.step] = point.value
-    compared = {env: _comparison(runs) for env, runs in tasks.items()}
+    return tasks
+
+
+def compare(points: Iterable[Point]) -> dict[str, Comparison]:
+    """The comparison that each task allows; a task whose runs have no step in common has none."""
+    compared = {env: _comparison(runs) for env, runs in runs_by_task(points).items()}
     return {env: comparison for env, comparison in compared.items() if comparison is not None}
 
 
-def _comparison(runs: dict[tuple[str, int], dict[int, float]]) -> Comparison | None:
+def _comparison(runs: Runs) -> Comparison | None:
     common = set.intersection(*(set(curve) for curve in runs.values()))
     if not common:
         return None

@@ -178,26 +178,30 @@ class RivalsFigure(Figure[RivalsScale]):
             if status > 1:  # stopped, or it cannot be run
                 return status
             failed = failed or status == 1
-        if self.standings(args.out):
-            self.report(args.out / self.name, None)
+        found = self._standings(args.out)
+        if any(rows for _, rows in found):
+            self._show(found, args.out / self.name)
         return int(failed)
 
     def plot(self, out: Path) -> int:
         """`paramnoise plot`: reports and draws what the parts' results hold; returns the exit status."""
-        if not self.standings(out):
+        found = self._standings(out)
+        if not any(rows for _, rows in found):
             raise UsageError(f"no part has results below {out}: run `paramnoise reproduce rivals --out {out}` first")
         if not can_draw():
             raise UsageError(NOT_DRAWN)
-        self.report(out / self.name, None)
+        self._show(found, out / self.name)
         return 0
-
-    def standings(self, out: Path) -> list[Standing]:
-        """How every exploration stands, part by part, from the results below `out`."""
-        return [row for part in self.parts for row in part.standings(out)]
 
     def report(self, directory: Path, sweep: Sweep | None) -> None:
         """Prints the table, writes summary.csv, and draws the parts that have results."""
-        found = [(part, part.standings(directory.parent)) for part in self.parts]
+        self._show(self._standings(directory.parent), directory)
+
+    def _standings(self, out: Path) -> list[tuple[Part, list[Standing]]]:
+        """How every exploration stands, by part, from the results below `out`; it takes seconds."""
+        return [(part, part.standings(out)) for part in self.parts]
+
+    def _show(self, found: Sequence[tuple[Part, list[Standing]]], directory: Path) -> None:
         rows = [row for _, own in found for row in own]
         table = Table(*HEADER, title="How explorations stand")
         for part, own in found:

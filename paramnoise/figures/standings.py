@@ -5,7 +5,7 @@ put together has one scale. Only whole runs have a score: one that stopped or fa
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from paramnoise.envs.base import return_bounds
 from paramnoise.figures.curve_results import Point
-from paramnoise.figures.curve_summary import Comparison, estimate_text, improvements
+from paramnoise.figures.curve_summary import Comparison, estimate_text, improvements, runs_by_task
 from paramnoise.figures.statistics import (
     CONFIDENCE,
     Estimate,
@@ -108,21 +108,20 @@ def standings(figure: str, points: Iterable[Point], groups: Sequence[Group]) -> 
 
 def scores_of_whole_runs(points: Iterable[Point]) -> dict[str, Comparison]:
     """By task and exploration, a score for each run that reached the last step that any of the task has."""
-    tasks: dict[str, dict[tuple[str, int], dict[int, float]]] = {}
-    for point in points:
-        runs = tasks.setdefault(point.env, {})
-        runs.setdefault((point.exploration, point.seed), {})[point.step] = point.value
     compared = {}
-    for env, runs in tasks.items():
+    for env, runs in runs_by_task(points).items():
         end = max(step for curve in runs.values() for step in curve)
         scores: dict[str, list[float]] = {}
         for (exploration, _), curve in runs.items():
             if end in curve:
-                scores.setdefault(exploration, []).append(
-                    float(np.mean([curve[step] for step in sorted(curve)[-LAST:]]))
-                )
+                scores.setdefault(exploration, []).append(mean_of_last(curve))
         compared[env] = Comparison(end, end, {name: np.array(values) for name, values in scores.items()})
     return compared
+
+
+def mean_of_last(curve: Mapping[int, float], last: int = LAST) -> float:
+    """The score of a run: the mean of its last values, which are given by step."""
+    return float(np.mean([curve[step] for step in sorted(curve)[-last:]]))
 
 
 def _p_values(group: Group, tasks: dict[str, Comparison]) -> dict[str, float]:
@@ -139,13 +138,14 @@ def _standing(
     figure: str, group: Group, agent: str, name: str, compared: dict[str, Comparison], p_value: float
 ) -> Standing:
     own = {env: task for env, task in compared.items() if name in task.scores}
-    score = estimate_interquartile_mean([_scaled(env, task.scores[name]) for env, task in own.items()])
+    score = estimate_interquartile_mean([scaled(env, task.scores[name]) for env, task in own.items()])
     chance = improvements(own, SUBJECT).get(name, NO_ESTIMATE)
     seeds, step = min(len(task.scores[name]) for task in own.values()), min(task.step for task in own.values())
     return Standing(figure, group.name, agent, name, len(own), len(group.tasks), seeds, step, *score, *chance, p_value)
 
 
-def _scaled(env: str, scores: np.ndarray) -> np.ndarray:
+def scaled(env: str, scores: np.ndarray) -> np.ndarray:
+    """Scores on the fixed scale of their task, as they are where it has none."""
     bounds = return_bounds(env)
     return scores if bounds is None else normalise(scores, bounds.low, bounds.high)
 
@@ -167,7 +167,7 @@ HEADER = (
     "exploration",
     f"IQM ({CONFIDENCE:.0%} interval)",
     "P(parameter noise is better)",
-    "better, if p < 0.05",
+    f"better, if p < {LEVEL}",
     "seeds, steps",
 )
 """Of the table for people."""

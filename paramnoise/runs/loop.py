@@ -10,6 +10,7 @@ from paramnoise.envs import EnvLike, env_source
 from paramnoise.loops.host import HostLoop
 from paramnoise.runs import checkpoint
 from paramnoise.runs.config import RunConfig
+from paramnoise.runs.directory import RunDirectory
 from paramnoise.validation import RunError, UsageError, one_line
 
 
@@ -67,6 +68,13 @@ def load_loop(loop: HostLoop, directory: Path, member: int = 0) -> dict[str, Any
             raise
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise UsageError(f"checkpoint {directory} does not fit its config: {reason}") from error
+    return facts
+
+
+def load_checked(loop: HostLoop, config: RunConfig, directory: RunDirectory) -> dict[str, Any]:
+    """As `load_loop`, for a run directory whose other files must be those that its checkpoint was written with."""
+    facts = load_loop(loop, directory.checkpoint)
+    directory.check_digests(facts.get("digests", {}), config, facts["step"])
     return facts
 
 

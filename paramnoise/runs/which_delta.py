@@ -16,7 +16,7 @@ from paramnoise.networks.policies import CONTINUOUS, GreedyPolicy, Policy, Votin
 from paramnoise.noise import epsilon_from_delta
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
-from paramnoise.runs.loop import load_loop, make_loop
+from paramnoise.runs.loop import load_checked, make_loop
 from paramnoise.runs.machine import fitting_here
 from paramnoise.validation import UsageError, require
 
@@ -94,8 +94,7 @@ def which_delta(
     with directory.naming_plugins():  # the environment may be a plug-in's
         loop = make_loop([config], config.env)
     try:
-        facts = load_loop(loop, directory.checkpoint)
-        directory.check_digests(facts.get("digests", {}), config, loop.step)
+        load_checked(loop, config, directory)
         obs = visited_states(loop, states, seed)
         policy, spaces = loop.policy(), loop.learner.spaces
         keys = jax.random.split(jax.random.key(seed), (len(sigmas), probes))
