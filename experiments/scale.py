@@ -5,7 +5,7 @@
     python experiments/scale.py page                                         # tables and plots from results/scale
 
 A cell is an agent with an explorer on a task; all its seeds train side by side in one compiled program. Programs are
-compiled in the background, in the order in which they run. A finished cell leaves DIR/scale/PART/CELL.json and is never
+compiled in the background, and run as they are ready. A finished cell leaves DIR/scale/PART/CELL.json and is never
 run again; one that was stopped begins anew.
 """
 
@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,8 +42,8 @@ PAGE = REPOSITORY / "docs" / "scale.md"
 PARTS = ("deepsea", "chain", "minatar", "shuffled", "brax")
 SEED_COUNT = {"deepsea": 10, "chain": 10, "minatar": 10, "shuffled": 10, "brax": 3}
 """By part."""
-COMPILERS = 8
-"""Programs that are compiled at once: Python traces them in turn, XLA compiles them side by side."""
+COMPILERS = 3
+"""Programs that are compiled at once: Python traces them in turn, XLA compiles each on several cores."""
 
 
 class Asked(NamedTuple):
@@ -157,13 +157,13 @@ def run(asked: Asked) -> int:
     count = lambda cell: asked.seeds or SEED_COUNT[cell.part]  # noqa: E731
     failed = 0
     with ThreadPoolExecutor(COMPILERS) as pool:
-        compiling = [(cell, pool.submit(compile_cell, cell, count(cell), asked.num_envs)) for cell in left]
-        while compiling:
-            cell, future = compiling.pop(0)
+        compiling = {pool.submit(compile_cell, cell, count(cell), asked.num_envs): cell for cell in left}
+        for future in as_completed(list(compiling)):
             if asked.seconds is not None and time.perf_counter() - began > asked.seconds:
                 pool.shutdown(wait=False, cancel_futures=True)
-                say(f"{len(compiling) + 1} cells are left: the command's time is over")
+                say(f"{len(compiling)} cells are left: the command's time is over")
                 return 1
+            cell = compiling.pop(future)
             try:
                 programs = future.result()
                 curve = train(programs, count(cell), asked.evaluations)

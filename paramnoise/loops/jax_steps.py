@@ -28,8 +28,9 @@ from paramnoise.noise.many import loops_are_cheap
 
 SEEDS = "seeds"
 """The `vmap` axis of the seeds that run side by side."""
-UNROLL = 8
-"""Steps of a batch that are written out one after the other on an accelerator, where each round of a loop costs."""
+UNROLL, LONGEST = 8, 2_400
+"""Steps of a batch that are written out one after the other on an accelerator, where each round of a loop costs, and
+the operations of an environment that they may have together: the time to compile grows faster than their number."""
 
 
 class LoopState(NamedTuple):
@@ -171,7 +172,8 @@ def gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopS
         )
         return after._replace(train=trained), Rollout(*happened[:5], truncated, time, None, offsets)
 
-    state, steps_first = jax.lax.scan(step, state, all_keys, unroll=1 if loops_are_cheap() else UNROLL)
+    unroll = 1 if loops_are_cheap() else written_out(env)
+    state, steps_first = jax.lax.scan(step, state, all_keys, unroll=unroll)
     batch = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps_first._replace(offsets=None))
     if not learner.needs_offsets:
         return state, batch
@@ -179,6 +181,24 @@ def gather(learner: Learner, exploration: Exploration, env: JaxEnv, state: LoopS
         return state, batch._replace(segment=jnp.zeros((num_envs, count), jnp.int32), offsets=jnp.zeros((1, 0)))
     segment = jnp.arange(count) * num_envs + jnp.arange(num_envs)[:, None]
     return state, batch._replace(segment=segment, offsets=steps_first.offsets.reshape(count * num_envs, -1))
+
+
+def written_out(env: JaxEnv) -> int:
+    """How many steps of a batch are written out: a power of two, fewer where a step of the environment is long."""
+    key, action = jax.random.PRNGKey(0), jax.ShapeDtypeStruct(env.action_space.shape or (), env.action_space.dtype)
+    _, state = jax.eval_shape(env.reset, key)
+    fitting = LONGEST // max(_operations(jax.make_jaxpr(env.step)(key, state, action).jaxpr), 1)
+    return 2 ** (min(max(fitting, 1), UNROLL).bit_length() - 1)
+
+
+def _operations(jaxpr: Any) -> int:
+    """Those of a program and of all programs in it."""
+    parts = [part for equation in jaxpr.eqns for part in jax.tree.leaves(equation.params, is_leaf=_is_program)]
+    return len(jaxpr.eqns) + sum(_operations(getattr(part, "jaxpr", part)) for part in parts if _is_program(part))
+
+
+def _is_program(part: Any) -> bool:
+    return hasattr(part, "jaxpr") or hasattr(part, "eqns")
 
 
 def evaluate(policy: Policy, env: JaxEnv, key: Array, episodes: int) -> Array:

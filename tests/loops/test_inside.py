@@ -120,6 +120,28 @@ def test_the_loop_of_an_accelerator_is_the_same_training(monkeypatch):
     np.testing.assert_equal(plain, other)
 
 
+def _longer(operations):
+    """Many environments with steps of so many operations more, which are in a program of their own."""
+    waste = jax.jit(lambda x: functools.reduce(lambda x, _: jnp.sin(x), range(operations), x))
+
+    def step(key, state, action):
+        after = _ends_by_chance(key, state, action)
+        return after._replace(reward=after.reward + 0.0 * waste(after.reward))
+
+    return MANY_ENVS._replace(step=step)
+
+
+def test_the_longer_an_environments_step_the_fewer_are_written_out_at_once():
+    most = jax_steps.LONGEST
+    assert [jax_steps.written_out(env) for env in (MANY_ENVS, chain(5))] == [jax_steps.UNROLL] * 2
+    assert [jax_steps.written_out(_longer(n)) for n in (most // 8, most // 4 - 200, most // 2, 2 * most)] == [
+        4,
+        4,
+        1,
+        1,
+    ]
+
+
 def test_on_one_gpu_loops_and_branches_are_part_of_one_graph(monkeypatch):
     assert compiled.compiler_options() is None  # on a CPU
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
