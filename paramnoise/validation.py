@@ -38,6 +38,18 @@ def require(holds: bool, name: str, value: object, constraint: str) -> None:
         raise UsageError(f"{name} must be {constraint}, not {value}")
 
 
+def whole(name: str, value: Any, least: int) -> int:
+    """A whole number as Python's own, whatever it came as: 100_000, 1e5 or one of NumPy's.
+
+    Raises:
+        UsageError: if it is none, or too small.
+    """
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    require(is_number and float(value).is_integer(), name, brief(value), "a whole number")
+    require(value >= least, name, value, f"at least {least}")
+    return int(value)
+
+
 def require_extra(module: str, extra: str, what: str) -> None:
     """Raises UsageError with the command that installs an extra, if its module is missing."""
     if importlib.util.find_spec(module) is None:
@@ -143,7 +155,7 @@ def check_numbers(settings: Mapping[str, Any]) -> None:
 
 
 def _is_constant(hint: Any) -> bool:
-    return typing.get_origin(hint) is typing.ClassVar
+    return hint is typing.ClassVar or typing.get_origin(hint) is typing.ClassVar
 
 
 def _fits(value: Any, hint: Any) -> bool:

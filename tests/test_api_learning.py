@@ -88,6 +88,37 @@ def test_an_agent_goes_on_in_its_own_directory_and_in_no_other(logged, tmp_path)
         tiny().learn(100, log_dir=tmp_path / "run", eval_every=20, **QUIET)
 
 
+def test_whole_numbers_may_be_floats_or_numpys_and_what_is_written_can_be_read(tmp_path):
+    agent = tiny(seed=np.int64(3), learning_rate=np.float32(1e-3), hidden_sizes=tuple(np.array([8])))
+    agent.learn(1e1, log_dir=tmp_path / "run", eval_every=np.int64(10), **QUIET)
+    assert agent.step == 10
+    assert_same_agent(pn.load(tmp_path / "run"), agent)
+    agent.save(tmp_path / "saved")
+    assert pn.load(tmp_path / "saved").config.seed == 3
+    for steps in (1.5, "100", True, None, float("nan")):
+        with pytest.raises(pn.UsageError, match="steps must be a whole number, not "):
+            agent.learn(steps, **QUIET)
+
+
+def test_a_stopped_agent_goes_on_in_its_directory_for_less_than_was_planned(tmp_path):
+    agent = tiny().learn(1_000, log_dir=tmp_path, callback=Heard(until=30), eval_every=20, **QUIET)
+    agent.learn(10, log_dir=tmp_path, **QUIET)  # evaluated as before
+    assert agent.step == pn.load(tmp_path).step == 40
+    assert [row["step"] for row in agent.history] == [20, 40]
+    times = [row["wall_time"] for row in agent.learn(20, eval_every=10, **QUIET).history]
+    assert times == sorted(times)
+
+
+def test_an_interrupted_agent_begins_anew_in_the_directory_that_has_no_checkpoint_of_it(tmp_path, logged):
+    def interrupt(agent, row):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tiny().learn(80, log_dir=tmp_path, callback=interrupt, eval_every=20, **QUIET)
+    assert_same_agent(tiny().learn(80, log_dir=tmp_path, eval_every=20, **QUIET), logged[0])
+    assert [row["step"] for row in RunDirectory(tmp_path).rows()] == ["20", "40", "60", "80"]
+
+
 def test_the_best_agent_is_kept_and_cannot_learn_on(logged):
     _, path, heard = logged
     best = max(heard.rows, key=lambda row: row["eval_return_mean"])
@@ -123,6 +154,8 @@ def test_the_policy_is_a_pytree_that_predicts_under_jit_and_vmap(logged):
 
 
 def test_perturbing_is_the_noise_core_s(logged):
+    for one, other in zip(*(jax.tree.leaves(logged[0].perturb(key, 0.1)) for key in (2, np.int64(2))), strict=True):
+        np.testing.assert_array_equal(one, other)
     agent = logged[0]
     for key in (jax.random.PRNGKey(3), 3):
         one, other = agent.perturb(key, 0.1), pn.noise.perturb(jax.random.PRNGKey(3), agent.policy, 0.1)
@@ -130,6 +163,24 @@ def test_perturbing_is_the_noise_core_s(logged):
     assert all(map(np.array_equal, jax.tree.leaves(agent.perturb(3, 0.0)), jax.tree.leaves(agent.policy)))
     with pytest.raises(pn.UsageError, match="sigma must be at least 0"):
         agent.perturb(0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda agent: agent.predict((np.zeros(4), {})), "observation .* expected an array of shape"),
+        (lambda agent: agent.evaluate(2.5), "episodes must be a whole number"),
+        (lambda agent: agent.evaluate(2, seed=None), "seed must be a whole number"),
+        (lambda agent: agent.evaluate(2, seed=-1), "seed must be at least 0"),
+        (lambda agent: tiny(exploration=pn.ParameterNoise), r"a name or an object, such as ParameterNoise\(\)"),
+        (lambda agent: tiny(exploration={"kind": "parameter"}), "exploration must be a name or an object, not"),
+        (lambda agent: tiny(added_later=1), "no setting 'added_later'"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(logged, wrong, words):
+    with pytest.raises(pn.UsageError, match=words) as caught:
+        wrong(logged[0])
+    assert "added_later," not in str(caught.value)
 
 
 def test_weights_are_exported_with_their_names(logged, tmp_path):

@@ -26,7 +26,7 @@ from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.loop import make_loop
 from paramnoise.runs.machine import set_up_process
 from paramnoise.runs.video import check_path
-from paramnoise.validation import UsageError, require
+from paramnoise.validation import UsageError, require, whole
 
 RUN_SETTINGS = frozenset(field.name for field in dataclasses.fields(RunSettings)) - {"steps"}
 """The settings of a run that an agent takes; how many steps it learns for is told to `learn`."""
@@ -116,20 +116,22 @@ class Agent:
             log_dir: a run directory, as the command line writes it: progress.csv, checkpoint/, the best agent in best/.
                 An agent may go on in the directory that it was logged to.
             tensorboard: write event files to `log_dir` too.
-            eval_every: environment steps between evaluations, in place of the agent's setting.
-            eval_episodes: episodes of an evaluation, in place of the agent's setting.
+            eval_every: environment steps between evaluations, in place of the agent's setting and from now on.
+            eval_episodes: episodes of an evaluation, likewise.
             progress: show a bar and a line for every evaluation.
         """
-        require(steps >= 1, "steps", steps, "at least 1")
+        steps = whole("steps", steps, least=1)
         require(not tensorboard or log_dir is not None, "tensorboard", tensorboard, "used together with log_dir")
         if not self._holds_experience:
             raise UsageError("this agent is a run's best, kept without its experience: load the run itself to learn on")
-        config = dataclasses.replace(
+        self.config = dataclasses.replace(
             self.config,
-            steps=self.step + steps,
-            eval_every=self.config.eval_every if eval_every is None else eval_every,
-            eval_episodes=self.config.eval_episodes if eval_episodes is None else eval_episodes,
+            eval_every=self.config.eval_every if eval_every is None else whole("eval_every", eval_every, least=1),
+            eval_episodes=self.config.eval_episodes
+            if eval_episodes is None
+            else whole("eval_episodes", eval_episodes, least=1),
         )
+        config = dataclasses.replace(self.config, steps=self.step + steps)
         path = None if log_dir is None else Path(log_dir)
         learn_on(self._loop, config, self.history, Followers(self, callback), path, tensorboard, progress)
         return self
@@ -165,7 +167,7 @@ class Agent:
             sigma: the standard deviation of the noise.
         """
         require(sigma >= 0, "sigma", sigma, "at least 0")
-        return noise.perturb(jax.random.PRNGKey(key) if isinstance(key, int) else key, self.policy, sigma)
+        return noise.perturb(jax.random.PRNGKey(key) if isinstance(key, int | np.integer) else key, self.policy, sigma)
 
     def export(self, path: str | Path) -> None:
         """Writes `parameters` as a safetensors file, for other frameworks (needs the extra `safetensors`)."""
@@ -193,7 +195,7 @@ class Agent:
 
     def evaluate(self, episodes: int = 20, seed: int = 0) -> Evaluation:
         """Runs noise-free episodes on environments of their own."""
-        require(episodes >= 1, "episodes", episodes, "at least 1")
+        episodes, seed = whole("episodes", episodes, least=1), whole("seed", seed, least=0)
         return Evaluation(tuple(self._loop.evaluate(episodes, seed).tolist()))
 
     def record(

@@ -1,6 +1,7 @@
 """One call of `learn`: its loop, the run directory that may keep it, and what follows it."""
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,7 @@ def learn_on(
         _logged(loop, config, log_dir, tensorboard) as files,
         bar(config.steps, f"{config.algorithm} {config.env}", "steps", show=progress) as shown,
     ):
-        watcher = _Learning(history, followers, shown if progress else None)
+        watcher = _Learning(history, followers, shown if progress else None, _seconds_before(history, files))
         train(loop, files, config, watcher, followers.on_episode_end)
 
 
@@ -56,8 +57,11 @@ def _logged(loop: HostLoop, config: RunConfig, path: Path | None, tensorboard: b
     config.to_json()  # refuses what could not be loaded, before anything is written
     directory = RunDirectory(path)
     holds_run = directory.exists()
-    directory.check(config, resume=holds_run)
-    if holds_run and (at := checkpoint.facts(directory.checkpoint)["step"]) != loop.step:
+    planned = max(config.steps, directory.config().steps) if holds_run else config.steps
+    directory.check(dataclasses.replace(config, steps=planned), resume=holds_run)
+    saved = holds_run and (directory.checkpoint / checkpoint.INDEX).exists()
+    at = checkpoint.facts(directory.checkpoint)["step"] if saved else 0
+    if holds_run and at != loop.step:
         raise UsageError(
             f"{path} holds a run at step {at:,}, and this agent is at step {loop.step:,}: choose another log_dir, "
             f"or go on with the run itself, pn.load({str(path)!r})"
@@ -68,13 +72,19 @@ def _logged(loop: HostLoop, config: RunConfig, path: Path | None, tensorboard: b
         yield [files]
 
 
+def _seconds_before(history: list[dict[str, float]], files: list[RunFiles]) -> float:
+    """Seconds of earlier calls of `learn` that the clock of this one does not count."""
+    counts = bool(files) and files[0].clock.before > 0  # as that of a directory which is gone on with does
+    return history[-1]["wall_time"] if history and not counts else 0.0
+
+
 class _Learning:
     """Follows one call of `learn` for the agent's history, for its callbacks and for people."""
 
     signal = None
 
-    def __init__(self, history: list[dict[str, float]], followers: Followers, shown: Bar | None):
-        self._history, self._followers, self._shown = history, followers, shown
+    def __init__(self, history: list[dict[str, float]], followers: Followers, shown: Bar | None, before: float):
+        self._history, self._followers, self._shown, self._before = history, followers, shown, before
 
     def on_step(self, step: int) -> None:
         if self._shown is not None:
@@ -82,6 +92,7 @@ class _Learning:
         self._followers.on_step(step)
 
     def on_row(self, row: dict[str, float]) -> None:
+        row = {**row, "wall_time": row["wall_time"] + self._before}
         self._history.append(row)
         if self._shown is not None:
             self._shown.line(describe(row))

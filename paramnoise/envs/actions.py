@@ -73,6 +73,12 @@ def _is_unit(space: gym.spaces.Box) -> bool:
 
 
 def _centre_and_half(space: gym.spaces.Box) -> tuple[np.ndarray, np.ndarray]:
-    """The middle of the bounds and half their distance, in the space's dtype."""
+    """The middle of the bounds and half their distance, in the space's dtype.
+
+    Half is a rounding error less where middle and half together would be one beyond a bound.
+    """
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-    return ((high + low) / 2).astype(space.dtype), ((high - low) / 2).astype(space.dtype)
+    centre, half = ((high + low) / 2).astype(space.dtype), ((high - low) / 2).astype(space.dtype)
+    while (beyond := (centre + half > space.high) | (centre - half < space.low)).any():
+        half = np.where(beyond, np.nextafter(half, np.zeros_like(half)), half)
+    return centre, half

@@ -1,5 +1,6 @@
 """Observations as agents see them: vectors, or images; what can become neither is refused with one line."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -98,14 +99,17 @@ def flatten_batch(space: gym.Space, obs: Any) -> np.ndarray:
             raise UsageError(f"observation whose parts are batches of {[vector.shape[:-1] for vector in vectors]}")
         return np.concatenate(vectors, axis=-1)
     shape = space.shape or ()
-    array = np.asarray(obs, space.dtype)
+    try:
+        array = np.asarray(obs, space.dtype)
+    except (ValueError, TypeError):
+        raise UsageError(f"observation {brief(obs)}: expected an array of shape {shape}, or a batch of that") from None
     leading = array.shape[: array.ndim - len(shape)]
     if array.shape[len(leading) :] != shape:
         raise UsageError(f"observation of shape {array.shape}: expected {shape}, or a batch of that")
     if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
         choices = [int(space.n)] if isinstance(space, gym.spaces.Discrete) else np.ravel(space.nvec).tolist()
         return _one_hot((array - space.start).reshape(*leading, len(choices)), choices)
-    return array.reshape(*leading, -1)
+    return array.reshape(*leading, math.prod(shape))
 
 
 def _one_hot(numbers: np.ndarray, choices: Sequence[int]) -> np.ndarray:

@@ -66,7 +66,7 @@ class VectorEnv(Environments):
             if where is None or where[i]:
                 if len(self._taken[i]) <= MOST_REPLAYED:  # one more than can be replayed tells a longer episode
                     self._taken[i].append(actions[i])
-                next_obs[i], reward[i], terminated[i], truncated[i], _ = env.step(actions[i])
+                next_obs[i], reward[i], terminated[i], truncated[i], _ = env.step(actions[i].copy())
         # Squared norms are the cheapest look at every element; as they may overflow, a second look decides.
         if not (math.isfinite(np.vdot(reward, reward)) and math.isfinite(np.vdot(next_obs, next_obs))):
             self._check_elements(next_obs, reward)
@@ -127,7 +127,7 @@ class VectorEnv(Environments):
         for i, env in enumerate(self._envs):
             self._shown[i] = self._reset(i)
             for action in snapshot[f"actions-{i}"]:
-                self._shown[i], _, terminated, truncated, _ = env.step(action)
+                self._shown[i], _, terminated, truncated, _ = env.step(action.copy())
                 self._taken[i].append(action)
                 if terminated or truncated:  # the episode that was saved went on
                     is_over = True

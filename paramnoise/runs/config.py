@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from paramnoise.agents.base import AgentEntry, find_agent
 from paramnoise.envs.base import env_id, preset
 from paramnoise.explorations.base import Exploration, is_registered
 from paramnoise.networks.own import OWN_PARTS, described, given_again
-from paramnoise.validation import UsageError, check_numbers, check_types, lookup, require
+from paramnoise.validation import UsageError, brief, check_numbers, check_types, lookup, require
 
 MAY_DIFFER = ("steps", "devices", "agent.workers", "agent.engine", "agent.ray_address")
 """The fields of a config that a resumed run may change."""
@@ -165,6 +167,9 @@ def make_config(
         kind, explored = exploration.kind, exploration
         check_numbers({field.name: getattr(exploration, field.name) for field in dataclasses.fields(exploration)})
     else:
+        if not isinstance(exploration, str | None):
+            hint = f", such as {exploration.__name__}()" if isinstance(exploration, type) else ""
+            raise UsageError(f"exploration must be a name or an object{hint}, not {brief(exploration)}")
         kind = exploration or entry.default_exploration
         usual = {**entry.exploration_settings.get(kind, {}), **own.explorations.get(kind, {})}
         settings = {**usual, **(exploration_settings or {})}
@@ -177,7 +182,7 @@ def make_config(
         env_kwargs=env_kwargs,
         agent=_build(entry.config, {**asked, **own.with_exploration(kind), **(agent or {})}, algorithm),
         exploration=explored,
-        **{**known.run, **own.run, **run},
+        **as_tuples({**known.run, **own.run, **run}),
     )
 
 
@@ -198,14 +203,18 @@ def _added_with_defaults(settings: Any) -> set[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as it comes back from JSON: tuples are lists."""
+    """A value as it comes back from JSON: tuples are lists, NumPy's numbers Python's."""
+    if isinstance(value, np.number):
+        return value.item()
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
 
 
 def as_tuples(value: Any) -> Any:
-    """The opposite: lists are tuples."""
+    """The opposite: lists are tuples. NumPy's numbers are Python's here too."""
+    if isinstance(value, np.number):
+        return value.item()
     if isinstance(value, Mapping):
         return {name: as_tuples(each) for name, each in value.items()}
-    return tuple(map(as_tuples, value)) if isinstance(value, list) else value
+    return tuple(map(as_tuples, value)) if type(value) in (tuple, list) else value

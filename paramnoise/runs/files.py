@@ -24,16 +24,16 @@ class Clock:
 
     def __init__(self, step: int, before: float = 0.0):
         """Starts at a step, after so many seconds of training."""
-        self._first_step, self._before, self._started = step, before, time.perf_counter()
+        self._first_step, self.before, self._started = step, before, time.perf_counter()
 
     def seconds(self) -> float:
         """Seconds of training so far."""
-        return self._before + time.perf_counter() - self._started
+        return self.before + time.perf_counter() - self._started
 
     def stamp(self, row: dict[str, float]) -> dict[str, float]:
         """A row with the clock's columns."""
         wall_time = self.seconds()
-        rate = (row["step"] - self._first_step) / (wall_time - self._before)
+        rate = (row["step"] - self._first_step) / (wall_time - self.before)
         return {**row, "steps_per_second": rate, "wall_time": wall_time}
 
 

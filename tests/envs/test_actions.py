@@ -46,6 +46,19 @@ def test_a_vector_reaches_the_environment_in_its_shape_and_its_bounds():
     assert all(action.dtype == np.float32 and action in GRID for action in env.unwrapped.given)
 
 
+def test_rounding_leads_no_action_out_of_its_space():
+    bounds = np.random.default_rng(0).integers(-30, 31, (2, 300)) / 10
+    odd = spaces.Box(bounds.min(0).astype(np.float32), bounds.max(0).astype(np.float32))
+    env = env_factory(Takes(odd))()
+    env.reset()
+    for unit in (-1.0, 1.0):
+        actions = np.full((1, 300), unit, np.float32)
+        env.step(actions[0])
+        assert env.unwrapped.given[-1] in odd
+        assert environment_actions(odd, actions)[0] in odd
+        np.testing.assert_allclose(env.unwrapped.given[-1], odd.low if unit < 0 else odd.high, rtol=1e-6, atol=1e-6)
+
+
 def test_a_batch_of_actions_is_what_the_environment_gets_one_by_one():
     env, actions = env_factory(Takes(GRID))(), np.random.default_rng(0).uniform(-1, 1, (4, 6)).astype(np.float32)
     env.reset()

@@ -248,3 +248,26 @@ def test_a_number_whose_square_overflows_is_finite_and_passes():
     vector = VectorEnv(lambda: Large(9, terminates=True), 1, [0])
     vector.restart()
     assert vector.step(np.array([1])).next_obs.tolist() == np.full((1, 2), 1e30, np.float32).tolist()
+
+
+class Halves(Scripted):
+    """Changes the action that it is given, in place."""
+
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def step(self, action):
+        action *= 0.5
+        return super().step(action[0])
+
+
+def test_what_an_environment_does_to_its_action_stays_with_it():
+    vector = VectorEnv(lambda: Halves(9, terminates=True), 1, [0])
+    vector.restart()
+    actions = np.full((1, 1), 8.0, np.float32)
+    actions.flags.writeable = False  # as an array of JAX is
+    vector.step(actions)
+    assert actions == 8.0
+    assert vector.snapshot()["actions-0"].ravel().tolist() == [8.0]
+    resumed = VectorEnv(lambda: Halves(9, terminates=True), 1, [0])
+    resumed.restore(vector.snapshot())
+    assert resumed.snapshot()["actions-0"].ravel().tolist() == [8.0]
