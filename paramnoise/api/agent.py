@@ -124,13 +124,11 @@ class Agent:
         require(not tensorboard or log_dir is not None, "tensorboard", tensorboard, "used together with log_dir")
         if not self._holds_experience:
             raise UsageError("this agent is a run's best, kept without its experience: load the run itself to learn on")
-        self.config = dataclasses.replace(
-            self.config,
-            eval_every=self.config.eval_every if eval_every is None else whole("eval_every", eval_every, least=1),
-            eval_episodes=self.config.eval_episodes
-            if eval_episodes is None
-            else whole("eval_episodes", eval_episodes, least=1),
+        every = self.config.eval_every if eval_every is None else whole("eval_every", eval_every, least=1)
+        episodes = (
+            self.config.eval_episodes if eval_episodes is None else whole("eval_episodes", eval_episodes, least=1)
         )
+        self.config = dataclasses.replace(self.config, eval_every=every, eval_episodes=episodes)
         config = dataclasses.replace(self.config, steps=self.step + steps)
         path = None if log_dir is None else Path(log_dir)
         learn_on(self._loop, config, self.history, Followers(self, callback), path, tensorboard, progress)
@@ -219,7 +217,7 @@ class Agent:
             sigma: the standard deviation of their noise.
             max_steps: steps after which an episode beside perturbed ones is cut, in place of `eval_max_steps`.
         """
-        require(episodes >= 1, "episodes", episodes, "at least 1")
+        episodes, seed = whole("episodes", episodes, least=1), whole("seed", seed, least=0)
         require(max_steps is None or bool(perturbed), "max_steps", max_steps, "used together with perturbed")
         path = Path(path)
         check_path(path)

@@ -59,8 +59,7 @@ def _logged(loop: HostLoop, config: RunConfig, path: Path | None, tensorboard: b
     holds_run = directory.exists()
     planned = max(config.steps, directory.config().steps) if holds_run else config.steps
     directory.check(dataclasses.replace(config, steps=planned), resume=holds_run)
-    saved = holds_run and (directory.checkpoint / checkpoint.INDEX).exists()
-    at = checkpoint.facts(directory.checkpoint)["step"] if saved else 0
+    at = checkpoint.facts(directory.checkpoint)["step"] if checkpoint.is_in(directory.checkpoint) else 0
     if holds_run and at != loop.step:
         raise UsageError(
             f"{path} holds a run at step {at:,}, and this agent is at step {loop.step:,}: choose another log_dir, "

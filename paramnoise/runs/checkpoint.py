@@ -101,6 +101,11 @@ def load(directory: Path, template: State) -> tuple[State, dict[str, np.ndarray]
     return jax.tree.unflatten(jax.tree.structure(template), leaves), own, index["facts"]
 
 
+def is_in(directory: Path) -> bool:
+    """Whether a directory holds a checkpoint, whole or damaged."""
+    return (directory / INDEX).exists()
+
+
 def facts(directory: Path) -> dict[str, Any]:
     """The small facts of a checkpoint, whose arrays are not read; raises UsageError as `load` does."""
     return _read_index(directory)["facts"]

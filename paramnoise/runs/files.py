@@ -65,7 +65,7 @@ class RunFiles:
         self._loop, self._member, self._config = loop, member, config
         self._directory, self._checkpoint_seconds, self._tensorboard = directory, checkpoint_seconds, tensorboard
         self._wall_before, self._saved_step = 0.0, -1
-        if (directory.checkpoint / checkpoint.INDEX).exists():
+        if checkpoint.is_in(directory.checkpoint):
             facts = (
                 load_loop(loop, directory.checkpoint, member) if restores else checkpoint.facts(directory.checkpoint)
             )
