@@ -15,6 +15,7 @@ from paramnoise.explorations.base import Exploration, HostNoise, HostPolicy, reg
 from paramnoise.explorations.epsilon_greedy import annealed_epsilon, check_annealing, mix_in_random
 from paramnoise.networks.convolutions import Convolution
 from paramnoise.networks.policies import CONTINUOUS, Policy, SquashedGaussianPolicy
+from paramnoise.noise.many import values_of_each
 from paramnoise.noise.perturbation import redraw_first
 from paramnoise.noise.pool import (
     Pool,
@@ -154,7 +155,7 @@ class ParameterNoise(Exploration):
         if isinstance(state.policies, Pool):
             values = act_in_pool(state.policies, obs)
         else:
-            values = eqx.filter_vmap(lambda perturbed, o: _typed_as(policy, perturbed)(o))(state.policies, obs)
+            values = values_of_each(lambda perturbed, o: _typed_as(policy, perturbed)(o), state.policies, obs)
         if isinstance(policy, SquashedGaussianPolicy):
             key, draw_key = jax.random.split(key)
             actions = policy.random(draw_key, values)

@@ -1,5 +1,6 @@
 """The compiled loop of many environments and a learner from replay, made so that an accelerator waits little."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ from paramnoise.loops import jax_steps
 from paramnoise.loops import step as steps
 from paramnoise.loops.environments import JaxEnv
 from paramnoise.loops.jax_steps import SEEDS, LoopState
-from paramnoise.noise.many import loops_are_cheap
+from paramnoise.noise.many import loops_are_cheap, taking_turns
 
 
 class Many(NamedTuple):
@@ -55,7 +56,8 @@ def advance(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
         seen = stored if is_fixed else trained
         explored = steps.adapt_as_due(learner, exploration, seen, num_envs)
         state = _begin_first(learner, exploration, state._replace(train=seen._replace(exploration=explored)))
-        state, ahead = jax_steps.choose(learner, exploration, state) if acts_ahead else (state, None)
+        with _beside_training():
+            state, ahead = jax_steps.choose(learner, exploration, state) if acts_ahead else (state, None)
         policy = ravel_pytree(learner.policy(seen.learner))[0] if is_fixed else None
         state = state._replace(train=trained._replace(exploration=state.train.exploration))
         return Many(carry.done + 1, state, ahead, policy)
@@ -69,6 +71,14 @@ def advance(learner: Learner, exploration: Exploration, env: JaxEnv, state: Loop
 
     first = jnp.int32(0), jax_steps.begin(learner, exploration, state)
     return jax.lax.while_loop(lambda carry: carry[0] < count, steps_until_many_start, first)[1]
+
+
+def _beside_training() -> AbstractContextManager[None]:
+    """What is traced within does not hold up train steps on one accelerator.
+
+    On several the policies of a part would be those of one, while the others wait.
+    """
+    return nullcontext() if loops_are_cheap() or jax.device_count() > 1 else taking_turns()
 
 
 def _keeps_state(learner: Learner, exploration: Exploration, state: LoopState) -> bool:

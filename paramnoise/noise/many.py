@@ -1,8 +1,11 @@
 """Many policies side by side, some of which are drawn anew: the cost is in proportion to their number."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +15,14 @@ MANY = 64
 """Policies from which on only those that are needed are drawn: of few it costs less to draw all."""
 PARTS = 32
 """A chunk of policies that are drawn together is a part of all: where fewer are needed, the rest is wasted."""
+TURNS, LARGE = 16, 4_096
+"""The parts in which many policies act one after the other, and how many policies are so many."""
+NEVER = 0x7FC0DEAD
+"""The bits of a float32, not a number, that no computation makes."""
 ROW = 128
 """Policies that are counted together; of more, rows are counted first."""
+
+_takes_turns = ContextVar("takes_turns", default=False)
 
 Draw = Callable[[Array, Any], Any]
 """Makes the arrays of one policy from its place among those of its seed and from what policies are drawn from."""
@@ -61,6 +70,46 @@ def replace_first(draw: Draw, policies: Any, source: Any, chosen: Array) -> tupl
         return after, chosen & (numbers_of(chosen) >= chunk)
 
     return _over_seeds(in_one_chunk, policies, source, chosen)
+
+
+@contextlib.contextmanager
+def taking_turns() -> Iterator[None]:
+    """What is traced within has `values_of_each` read thousands of policies in parts, one after the other.
+
+    Reading all of them fills a GPU for as long as it takes, so that small programs which could run beside it wait: with
+    16,384 policies the train steps of a step did. Between two parts they get their turn.
+    """
+    before = _takes_turns.set(True)
+    try:
+        yield
+    finally:
+        _takes_turns.reset(before)
+
+
+def values_of_each(call: Callable[[Any, Array], Array], policies: Any, obs: Array) -> Array:
+    """What each of several policies makes of its own observation.
+
+    Args:
+        call: makes the values of one policy.
+        policies: arrays, [policies, ...].
+        obs: [policies, ...].
+
+    Returns:
+        The values, [policies, ...].
+    """
+    each, size = eqx.filter_vmap(call), obs.shape[0]
+    if not _takes_turns.get() or size < LARGE or size % TURNS:
+        return each(policies, obs)
+    values: list[Array] = []
+    for turn in range(TURNS):
+        places = slice(turn * size // TURNS, (turn + 1) * size // TURNS)
+        part = jax.tree.map(lambda leaf: leaf[places] if eqx.is_array(leaf) else leaf, policies)  # noqa: B023
+        seen = obs[places]
+        if values:  # no part begins before a number of the one before is known, whatever it is
+            bits = jax.lax.bitcast_convert_type(values[-1].reshape(-1)[0].astype(jnp.float32), jnp.int32)
+            seen = jnp.where(bits == NEVER, 0, seen)
+        values.append(each(part, seen))
+    return jnp.concatenate(values)
 
 
 def chunk_of(size: int) -> int:

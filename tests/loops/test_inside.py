@@ -20,6 +20,7 @@ from paramnoise.loops.environments import JaxStep
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.inside import Inside
 from paramnoise.loops.jax_vector import JaxGym, JaxVector, jax_source
+from paramnoise.noise import many as noise_many
 from paramnoise.noise.many import MANY, PARTS
 from paramnoise.validation import UsageError
 from tests.loops.test_loops_agree import CASES, EPISODE, SPACES
@@ -109,6 +110,7 @@ MANY_NOISE = dataclasses.replace(NOISE, adapt_every=MANY)
 
 def test_the_loop_of_an_accelerator_is_the_same_training(monkeypatch):
     plain, other = [], []
+    monkeypatch.setattr(noise_many, "LARGE", MANY)
     for cheap, rows in ((True, plain), (False, other)):
         for module in (many, steps):
             monkeypatch.setattr(module, "loops_are_cheap", lambda cheap=cheap: cheap)
