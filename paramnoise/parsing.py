@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import inspect
 import itertools
+import re
 import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,8 @@ Words = Callable[..., Command]
 """A function whose parameters are the options of a command."""
 HELP = frozenset(("-h", "--help"))
 """The words that ask for help."""
+NO_INT = re.compile(r"invalid literal for int\(\) with base 10: (\S+)")
+"""What Python says of a word that is no whole number."""
 
 
 class Group:
@@ -136,7 +139,7 @@ def _problem(command: Words, event: Any) -> str:
         return f"{event.argument.display_name()} needs a value"
     if isinstance(event, tyro_errors.InstantiationFailure):
         taken = f"{event.argument.display_name()} takes {event.argument.lowered.metavar}: " if event.argument else ""
-        return f"{taken}{event.message}"
+        return taken + NO_INT.sub(r"\1 is no whole number", event.message)
     return ""
 
 

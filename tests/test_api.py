@@ -120,6 +120,12 @@ def test_predict_refuses_an_observation_of_another_shape(learned, shape):
         learned.predict(np.zeros(shape))
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_predict_refuses_an_observation_that_is_not_finite(learned, number):
+    with pytest.raises(pn.UsageError, match="not finite"):
+        learned.predict(np.array([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, number, 0.0]]))
+
+
 def test_predict_takes_the_whole_numbers_that_a_discrete_task_shows():
     agent = tiny("FrozenLake-v1", env_kwargs={"is_slippery": False}).learn(10, **QUIET)
     one, _ = agent.predict(3)

@@ -361,7 +361,7 @@ def test_a_word_that_is_nearly_right_is_answered_with_the_right_one(capsys, comm
 def test_an_error_is_the_same_line_on_a_terminal_and_in_a_pipe(capsys):
     words = ["train", "dqn", "--env", "CartPole-v1", "--steps", "many"]
     line = complaint(capsys, " ".join(words))
-    assert "--steps takes INT" in line
+    assert "--steps takes INT: 'many' is no whole number;" in line
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "paramnoise", *words]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "60"}

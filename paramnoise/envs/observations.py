@@ -65,6 +65,9 @@ def agent_observations(source: EnvSource, obs: Any) -> tuple[np.ndarray, tuple[i
         source: where the environment comes from.
         obs: an observation of it, or a batch with any leading axes; of a Dict or Tuple also a list of observations. Of
             images it is the stacks that `FrameStack` makes.
+
+    Raises:
+        UsageError: if it does not fit the environment's space, or is not finite.
     """
     seen = source.observation_space
     assert isinstance(seen, gym.spaces.Box)
@@ -77,6 +80,8 @@ def agent_observations(source: EnvSource, obs: Any) -> tuple[np.ndarray, tuple[i
             )
         return array.reshape(-1, *seen.shape), array.shape[:-3]
     vectors = flatten_batch(source.own_observation_space or seen, obs)
+    if not np.isfinite(vectors).all():
+        raise UsageError(f"observation {brief(obs)} is not finite")
     return vectors.reshape(-1, vectors.shape[-1]), vectors.shape[:-1]
 
 
