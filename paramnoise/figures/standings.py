@@ -184,6 +184,6 @@ def cells(row: Standing, learner: str) -> tuple[str, ...]:
         row.exploration,
         estimate_text(row.score, digits),
         chance,
-        f"{row.verdict} (p = {row.p:.3f})" if row.verdict else "",
+        f"{row.verdict} (p {'< 0.001' if row.p < 0.001 else f'= {row.p:.3f}'})" if row.verdict else "",
         f"{row.seeds}, {row.step:,}",
     )

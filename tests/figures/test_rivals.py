@@ -16,7 +16,7 @@ from paramnoise.figures.chain_results import Outcome
 from paramnoise.figures.colours import looks
 from paramnoise.figures.curve_results import Point
 from paramnoise.figures.rivals import KINDS, RIVALS, points_of
-from paramnoise.figures.standings import Group, scores_of_whole_runs, standings
+from paramnoise.figures.standings import Group, Standing, cells, scores_of_whole_runs, standings
 
 sys.path.append(str(Path(__file__).parent.parent.parent / "experiments"))
 
@@ -144,6 +144,14 @@ def test_a_verdict_needs_a_p_value_below_a_twentieth_every_task_and_five_seeds()
     }
     assert verdicts({"pink": low}, SPARSE[:2])["pink"] == ""  # a task of the group is missing
     assert verdicts({"pink": low[:4]})["pink"] == ""  # a seed is
+
+
+@pytest.mark.parametrize(
+    ("p", "shown"), [(0.0002, "parameter (p < 0.001)"), (0.0234, "parameter (p = 0.023)"), (np.nan, "")]
+)
+def test_the_table_shows_the_verdict_with_its_p_value(p, shown):
+    row = Standing("rivals-td3", "sparse", "td3", "pink", 5, 5, 5, 500, 0.5, 0.4, 0.6, 0.9, 0.8, 1.0, p)
+    assert cells(row, "TD3")[5] == shown
 
 
 def test_a_chain_is_scored_by_the_share_of_its_budget_that_is_left(out):
