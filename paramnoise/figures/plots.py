@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
+from paramnoise.agents.base import find_agent
 from paramnoise.envs.base import env_label
 from paramnoise.figures.base import Method
 from paramnoise.figures.chain_results import Outcome, medians
@@ -130,14 +131,14 @@ def plot_standings(rows: Sequence[Standing], path: Path) -> None:
     for row in rows:
         panels.setdefault((row.figure, row.group), []).append(row)
     figure, axes = _panels(len(panels))
-    for axis, ((name, group), own) in zip(axes.flat, panels.items(), strict=False):
+    for axis, ((_, group), own) in zip(axes.flat, panels.items(), strict=False):
         for place, row in enumerate(own):
             colour = looks([Method(row.algorithm, row.exploration, "")])[0].colour
             axis.plot([row.iqm], [place], "o", color=colour)
             axis.plot([row.low, row.high], [place, place], color=colour, linewidth=1.5)
         axis.set_yticks(range(len(own)), [row.exploration for row in own], fontsize=8)
         axis.invert_yaxis()
-        axis.set_title(f"{name.partition('-')[2]}, {group}", fontsize=10)
+        axis.set_title(f"{find_agent(own[0].algorithm).title}, {group}", fontsize=10)
         axis.set_xlabel("interquartile mean (95% interval)")
         axis.grid(axis="x", color="0.93")
     figure.tight_layout()
