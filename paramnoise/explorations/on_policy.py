@@ -10,6 +10,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from paramnoise import noise as parameter_noise
+from paramnoise import schedules
 from paramnoise.explorations.base import Exploration, HostNoise, HostPolicy, register_exploration
 from paramnoise.networks.policies import Policy, StochasticPolicy
 from paramnoise.noise.natural import SCALINGS, perturbed_entries
@@ -49,9 +50,10 @@ class OnPolicyParameterNoise(Exploration):
     scaling: str = "boundary"
     """How noise gets its size: a natural step scaled to the KL bound (boundary) or only shrunk to it (shrink), or
     spherical noise with sigma adapted on the KL (adaptive)."""
-    delta: float = 0.1
-    """The bound on the mean KL between perturbed and clean policy; with adaptive scaling, the KL to keep. With
-    0.01, the bound of the policy's own step, noise is too small to explore (docs/trpo.md)."""
+    delta: float | str = 0.1
+    """The bound on the mean KL between perturbed and clean policy, with adaptive scaling the KL to keep; or a schedule
+    over environment steps, such as linear:0.1:0.001:500000. With 0.01, the bound of the policy's own step, noise is too
+    small to explore (docs/trpo.md)."""
     sigma: float = 0.01
     """The standard deviation of the noise before it is scaled, or before the first adaptation; 0: no noise."""
     max_states: int = 100
@@ -74,7 +76,7 @@ class OnPolicyParameterNoise(Exploration):
     def __post_init__(self) -> None:
         allowed = (*SCALINGS, "adaptive")
         require(self.scaling in allowed, "scaling", repr(self.scaling), f"one of {', '.join(allowed)}")
-        require(self.delta > 0, "delta", self.delta, "above 0")
+        schedules.check("delta", self.delta)
         require(self.sigma >= 0, "sigma", self.sigma, "at least 0")
         stays_0 = self.scaling == "adaptive" and self.sigma == 0
         require(not stays_0, "sigma", self.sigma, "above 0 with adaptive scaling, which only multiplies it")
@@ -104,7 +106,7 @@ class OnPolicyParameterNoise(Exploration):
 
         def sample(carry: OnPolicyNoiseState, start: tuple[Array, Array, Array]) -> tuple[OnPolicyNoiseState, Array]:
             starts_here, env_key, offset = start
-            drawn = lambda s: self._draw(env_key, s, policy)  # noqa: E731
+            drawn = lambda s: self._draw(env_key, s, policy, step)  # noqa: E731
             blank = lambda s: (s, jnp.zeros_like(offset))  # noqa: E731
             fresh = lambda s: jax.lax.cond(s.has_obs, drawn, blank, s)  # noqa: E731
             return jax.lax.cond(starts_here, fresh, lambda s: (s, offset), carry)
@@ -126,7 +128,9 @@ class OnPolicyParameterNoise(Exploration):
         sampled = state.sampled + jnp.where(state.has_obs, jnp.sum(starts, dtype=jnp.int32), 0)
         return state._replace(offsets=entries * drawn, sampled=sampled)
 
-    def _draw(self, key: Array, state: OnPolicyNoiseState, policy: Policy) -> tuple[OnPolicyNoiseState, Array]:
+    def _draw(
+        self, key: Array, state: OnPolicyNoiseState, policy: Policy, step: Array
+    ) -> tuple[OnPolicyNoiseState, Array]:
         assert isinstance(policy, StochasticPolicy)
         natural = parameter_noise.natural_noise(
             key,
@@ -134,7 +138,7 @@ class OnPolicyParameterNoise(Exploration):
             state.obs,
             policy.divergence,
             sigma=state.scale.sigma,
-            delta=self.delta,
+            delta=schedules.at(self.delta, step),
             scaling=self.scaling,
             where=self._where(policy),
             damping=self.damping,
@@ -172,7 +176,7 @@ class OnPolicyParameterNoise(Exploration):
         state = state._replace(obs=obs[spread], has_obs=jnp.bool_(True))
         if self.scaling != "adaptive":
             return state
-        clean = jax.vmap(policy)(state.obs)
+        clean, delta = jax.vmap(policy)(state.obs), schedules.at(self.delta, step)
 
         def once(
             carry: tuple[parameter_noise.Scale, Array], key: Array
@@ -182,7 +186,7 @@ class OnPolicyParameterNoise(Exploration):
                 policy, parameter_noise.spherical_noise(key, policy, scale.sigma, self._where(policy))
             )
             distance = policy.distance(clean, jax.vmap(probe)(state.obs))
-            return (parameter_noise.adapt(scale, distance, self.delta, self.alpha), distance), None
+            return (parameter_noise.adapt(scale, distance, delta, self.alpha), distance), None
 
         keys = jax.random.split(key, obs.shape[0] // self.adapt_every)
         (scale, distance), _ = jax.lax.scan(once, (state.scale, state.distance), keys)
@@ -195,7 +199,7 @@ class OnPolicyParameterNoise(Exploration):
         return {
             "sigma": state.scale.sigma,
             "distance": state.distance,
-            "delta": jnp.float32(self.delta),
+            "delta": schedules.at(self.delta, step),
             "adaptations": state.scale.adaptations,
             "noise_sampled": state.sampled,
             "noise_failed": state.failed,

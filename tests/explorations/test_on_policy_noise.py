@@ -83,6 +83,22 @@ def test_sigma_is_adapted_as_often_as_steps_passed_until_the_kl_is_delta():
     assert 0.25 < (kls <= DELTA).mean() < 0.75  # at equilibrium sigma grows as often as it shrinks
 
 
+@pytest.mark.parametrize("scaling", NOISE)
+def test_delta_may_follow_a_schedule_over_environment_steps(scaling):
+    exploration = pn.OnPolicyParameterNoise(scaling=scaling, delta="linear:0.1:0.001:1000", adapt_every=1)
+    state, key = after_a_batch(exploration), jax.random.key(5)
+    adapt, start = jax.jit(exploration.adapt), jax.jit(exploration.begin_episode)
+    everywhere, seen = jnp.ones(3, bool), []
+    for step in (0, 500, 2_000):
+        for _ in range(6):  # of 300 adaptations each, where sigma is adapted
+            state = adapt(key, state, POLICY, OBS, step)
+        seen.append(float(start(key, state, POLICY, everywhere, step).distance))
+    deltas = np.array([0.1, 0.0505, 0.001], np.float32)
+    np.testing.assert_allclose([exploration.report(state, step)["delta"] for step in (0, 500, 2_000)], deltas)
+    np.testing.assert_array_less(seen, 3 * deltas)  # the last probe of adapted noise may be beyond
+    np.testing.assert_array_less(deltas / 5 if scaling != "shrink" else 0 * deltas, seen)
+
+
 @pytest.mark.parametrize("perturb_log_std", [False, True])
 def test_noise_goes_to_the_linear_layers_and_to_the_log_std_on_request(perturb_log_std):
     exploration = pn.OnPolicyParameterNoise(perturb_log_std=perturb_log_std)
@@ -105,7 +121,15 @@ def test_actions_are_draws_from_the_policy_of_each_environment(exploration):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("scaling", "none"), ("delta", 0.0), ("sigma", -1.0), ("max_states", 0), ("shrinkage", 1.0), ("alpha", 0.99)],
+    [
+        ("scaling", "none"),
+        ("delta", 0.0),
+        ("delta", "linear:0.1:0:100"),
+        ("sigma", -1.0),
+        ("max_states", 0),
+        ("shrinkage", 1.0),
+        ("alpha", 0.99),
+    ],
 )
 def test_a_setting_out_of_range_is_named(name, value):
     with pytest.raises(pn.UsageError, match=name):
