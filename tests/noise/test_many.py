@@ -20,8 +20,8 @@ def _in_turn(policies, obs):
         return _values(policies, obs)
 
 
-def _slices(function, size):
-    """Parts that a program of so many policies is made of."""
+def _joined(function, size):
+    """How often values of parts are joined in a program of so many policies."""
     take = lambda leaf: jnp.zeros((size, *leaf.shape[1:]))  # noqa: E731
     shown = str(jax.make_jaxpr(lambda w, o: function({**POLICIES, "weights": w}, o))(take(WEIGHTS), take(OBS)))
     return shown.count("concatenate")
@@ -35,9 +35,9 @@ def test_each_policy_sees_its_own_observation_whether_parts_take_turns_or_not(mo
 
 def test_policies_take_turns_where_that_is_asked_for_and_they_are_many(monkeypatch):
     monkeypatch.setattr(many, "LARGE", SIZE)
-    assert _slices(_in_turn, SIZE) == 1
-    assert [_slices(_values, SIZE), _slices(_in_turn, SIZE - many.TURNS), _slices(_in_turn, SIZE + 1)] == [0, 0, 0]
-    assert _slices(_values, SIZE) == 0  # asking ends with its block
+    assert _joined(_in_turn, SIZE) == 1
+    assert [_joined(_values, SIZE), _joined(_in_turn, SIZE - many.TURNS), _joined(_in_turn, SIZE + 1)] == [0, 0, 0]
+    assert _joined(_values, SIZE) == 0  # asking ends with its block
 
 
 def test_a_part_needs_the_values_of_the_one_before_and_takes_nothing_of_them(monkeypatch):
