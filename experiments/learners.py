@@ -5,11 +5,11 @@
     python experiments/learners.py report --out DIR
     python experiments/learners.py page
 
-It needs the extra bench. A run of ours is in DIR/learners/TASK/AGENT-ours/seed-S and goes on where it was stopped; one
-of a peer is beside it and begins anew if it was stopped; a finished run is never run again. `status` says what is left,
-and how many hours of one core that takes. `report` prints, for each agent, the ratio of the interquartile means over
-the three tasks, ours over theirs, with its 95 % interval. `page` writes docs/learners.md and its pictures from
-results/learners/results.csv, which is a copy of DIR/learners/results.csv.
+It needs the extra bench; `--sides ours` does not. A run of ours is in DIR/learners/TASK/AGENT-ours/seed-S and goes on
+where it was stopped; one of a peer is beside it and begins anew if it was stopped; a finished run is never run again.
+`status` says what is left, and how many hours of one core that takes. `report` prints, for each agent, the ratio of the
+interquartile means over the three tasks, ours over theirs, with its 95 % interval. `page` writes docs/learners.md and
+its pictures from results/learners/results.csv, which is a copy of DIR/learners/results.csv.
 """
 
 import argparse
@@ -33,16 +33,21 @@ from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.validation import UsageError, lookup, require_extra
 
 RESULTS = "results.csv"
+PEERS = "peers"
+"""What `--sides` calls the other side, whatever its library."""
 REPOSITORY = Path(__file__).parent.parent
 MEASURED = REPOSITORY / "results" / NAME / RESULTS
 PAGE = REPOSITORY / "docs" / "learners.md"
 
 
-def run(out: Path, agents: Sequence[str], seeds: int | None, steps: int | None, workers: int) -> int:
+def run(
+    out: Path, agents: Sequence[str], sides: Sequence[str], seeds: int | None, steps: int | None, workers: int
+) -> int:
     """`run`: trains what is not on disk, and writes results.csv; returns the exit status."""
-    for library in {AGENTS[agent].library for agent in agents}:
+    for library in {AGENTS[agent].library for agent in agents} if PEERS in sides else ():
         require_extra(library, "bench", "the peers")
-    runs, known = all_runs(out, agents, seeds, steps), all_runs(out, AGENTS, None, steps)
+    both, known = all_runs(out, agents, seeds, steps), all_runs(out, AGENTS, None, steps)
+    runs = [each for each in both if (OURS if side_of(each) == OURS else PEERS) in sides]
     for each in runs:
         each.check()
     check_envs(each for each in runs if isinstance(each, CurveRun))
@@ -117,6 +122,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="learners.py", description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     training = commands.add_parser("run", help="run what is not on disk")
+    training.add_argument(
+        "--sides", nargs="+", choices=(OURS, PEERS), default=(OURS, PEERS), help="one side alone; default: both"
+    )
     training.add_argument("--workers", type=int, default=cores(), help="runs side by side; default: the cores")
     status = commands.add_parser("status", help="what is done and left")
     for command in (training, status):
@@ -136,7 +144,7 @@ def main(words: Sequence[str] | None = None) -> int:
             lookup("agent", name, AGENTS)
         if args.command == "status":
             return show_status(args.out, args.agents, args.seeds, args.steps)
-        return run(args.out, args.agents, args.seeds, args.steps, args.workers)
+        return run(args.out, args.agents, args.sides, args.seeds, args.steps, args.workers)
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2

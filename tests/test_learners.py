@@ -192,3 +192,16 @@ def test_a_row_of_the_page_has_the_ratio_and_what_is_missing(tmp_path):
 def test_an_unknown_agent_is_one_line(tmp_path, capsys):
     assert learners.main(["run", "--out", str(tmp_path), "--agents", "tdd3"]) == 2
     assert "did you mean td3" in capsys.readouterr().err
+
+
+def test_one_side_alone_is_run_where_the_peers_are_not_installed(tmp_path, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(learners, "run_sweep", lambda sweep, _: asked.update(runs=sweep.runs) or 0)
+    monkeypatch.setattr(learners, "require_extra", lambda library, *_: asked.update(needs=library))
+    words = ["run", "--out", str(tmp_path), "--agents", "td3", "--seeds", "1", "--sides"]
+    assert learners.main([*words, "ours"]) == 0
+    assert [learners_runs.side_of(run) for run in asked["runs"]] == ["ours"] * len(TASKS)
+    assert "needs" not in asked
+    assert learners.main([*words, "peers"]) == 0
+    assert [learners_runs.side_of(run) for run in asked["runs"]] == ["sbx"] * len(TASKS)
+    assert asked["needs"] == "sbx"

@@ -13,10 +13,13 @@ from jax import Array
 
 MANY = 64
 """Policies from which on only those that are needed are drawn: of few it costs less to draw all."""
-PARTS = 32
-"""A chunk of policies that are drawn together is a part of all: where fewer are needed, the rest is wasted."""
-TURNS, LARGE = 16, 4_096
-"""The parts in which many policies act one after the other, and how many policies are so many."""
+LARGE = 4_096
+"""Policies from which on the numbers below are those of a large GPU."""
+PARTS, LARGE_PARTS = 32, 64
+"""A chunk of policies that are drawn together is a part of all: where fewer are needed, the rest is wasted. The parts
+of fewer than `LARGE` policies, and of as many or more."""
+TURNS = 16
+"""The parts in which `LARGE` policies or more act one after the other."""
 NEVER = 0x7FC0DEAD
 """The bits of a float32, not a number, that no computation makes."""
 ROW = 128
@@ -114,7 +117,7 @@ def values_of_each(call: Callable[[Any, Array], Array], policies: Any, obs: Arra
 
 def chunk_of(size: int) -> int:
     """How many of so many policies are drawn together."""
-    return -(-size // PARTS)
+    return -(-size // (LARGE_PARTS if size >= LARGE else PARTS))
 
 
 def loops_are_cheap() -> bool:
@@ -166,7 +169,8 @@ def _replace(draw: Draw, policies: Any, sources: Any, places: Array) -> Any:
 def places_of(chosen: Array) -> Array:
     """The places of the chosen ones in order, and after them the number of places, as long as all chunks are."""
     size = chosen.shape[0]
-    length = chunk_of(size) * PARTS
+    chunk = chunk_of(size)
+    length = -(-size // chunk) * chunk
     numbers = jnp.where(chosen, numbers_of(chosen), length)
     return jnp.full(length, size).at[numbers].set(jnp.arange(size), mode="drop")
 
