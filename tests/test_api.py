@@ -222,6 +222,12 @@ def test_an_environment_that_only_a_function_makes_must_be_given_again(tmp_path)
         pn.load(tmp_path)
 
 
+def test_an_environment_with_other_observations_is_refused_with_what_differs(tmp_path):
+    tiny(cart_pole).save(tmp_path)
+    with pytest.raises(pn.UsageError, match=r"config or environment: .* is float32\[8, 4\], here .* float32\[8, 2\]"):
+        pn.load(tmp_path, env="MountainCar-v0")
+
+
 def test_an_instance_keeps_the_keywords_that_it_was_made_with(tmp_path):
     agent = pn.DQN(gym.make("paramnoise/Chain-v0", length=5), hidden_sizes=(8,), batch_size=4, buffer_size=64)
     assert agent.config.agent.learning_starts == 5 * 14  # the preset of this length, not of the default one

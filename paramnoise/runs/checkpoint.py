@@ -83,8 +83,12 @@ def load(directory: Path, template: State) -> tuple[State, dict[str, np.ndarray]
 
     def check(headers: dict[str, Header]) -> None:
         for name, leaf in wanted.items():
-            if headers.get(name) != (leaf.shape, leaf.dtype):
-                raise UsageError(f"checkpoint {directory} does not fit its config: {name} differs or is missing")
+            if name not in headers:
+                raise UsageError(f"checkpoint {directory} does not fit its config: {name} is missing")
+            shape, dtype = headers[name]
+            if (shape, dtype) != (leaf.shape, leaf.dtype):
+                reason = f"{name} is {dtype}{list(shape)}, here it would be {leaf.dtype}{list(leaf.shape)}"
+                raise UsageError(f"checkpoint {directory} does not fit its config or environment: {reason}")
 
     with opened(data) as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != index["sha256"]:  # type: ignore[arg-type]
