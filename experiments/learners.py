@@ -1,6 +1,7 @@
 """Do our learners learn as well as their peers with the same settings? HalfCheetah, Hopper, Walker2d, over seeds.
 
     python experiments/learners.py run --out DIR --workers 2
+    python experiments/learners.py run --out DIR --sides ours --side-by-side       # on a GPU
     python experiments/learners.py status --out DIR
     python experiments/learners.py report --out DIR
     python experiments/learners.py page
@@ -27,6 +28,8 @@ from paramnoise.figures.curve_results import read_results, write_results
 from paramnoise.figures.curve_runs import CurveRun, check_envs
 from paramnoise.figures.curve_summary import table_console
 from paramnoise.figures.figure_sweep import Sweep, run_sweep
+from paramnoise.figures.pieces import Piece
+from paramnoise.figures.seed_groups import by_task_and_method, in_order
 from paramnoise.parallel.engine import Engine
 from paramnoise.parallel.process import cores
 from paramnoise.runs.checkpoint import write_atomically
@@ -41,9 +44,17 @@ PAGE = REPOSITORY / "docs" / "learners.md"
 
 
 def run(
-    out: Path, agents: Sequence[str], sides: Sequence[str], seeds: int | None, steps: int | None, workers: int
+    out: Path,
+    agents: Sequence[str],
+    sides: Sequence[str],
+    seeds: int | None,
+    steps: int | None,
+    workers: int,
+    side_by_side: bool,
 ) -> int:
     """`run`: trains what is not on disk, and writes results.csv; returns the exit status."""
+    if side_by_side and PEERS in sides:
+        raise UsageError("--side-by-side is for --sides ours: a peer trains one seed")
     for library in {AGENTS[agent].library for agent in agents} if PEERS in sides else ():
         require_extra(library, "bench", "the peers")
     both, known = all_runs(out, agents, seeds, steps), all_runs(out, AGENTS, None, steps)
@@ -51,7 +62,10 @@ def run(
     for each in runs:
         each.check()
     check_envs(each for each in runs if isinstance(each, CurveRun))
-    todo, engine = [each for each in runs if not each.is_finished()], Engine(workers=workers)
+    engine = Engine(workers=workers, whole_machine=side_by_side)
+    todo: Sequence[Piece] = [each for each in runs if not each.is_finished()]
+    if side_by_side:
+        todo = in_order(by_task_and_method(each for each in runs if isinstance(each, CurveRun)))
 
     def write() -> bool:
         every = {each.name: each for each in (*known, *runs)}  # several calls may share the work
@@ -61,12 +75,12 @@ def run(
         return bool(points)
 
     sweep = Sweep(
-        headline=f"{NAME}: {len(runs)} runs, {len(runs) - len(todo)} on disk, {engine}",
+        headline=f"{NAME}: {len(runs)} runs, {sum(each.is_finished() for each in runs)} on disk, {engine}",
         directory=out / NAME,
         runs=runs,
-        pieces=runs,
+        pieces=todo if side_by_side else runs,
         todo=todo,
-        unit="runs",
+        unit="groups" if side_by_side else "runs",
         write=write,
     )
     status = run_sweep(sweep, engine)
@@ -125,7 +139,8 @@ def main(words: Sequence[str] | None = None) -> int:
     training.add_argument(
         "--sides", nargs="+", choices=(OURS, PEERS), default=(OURS, PEERS), help="one side alone; default: both"
     )
-    training.add_argument("--workers", type=int, default=cores(), help="runs side by side; default: the cores")
+    training.add_argument("--workers", type=int, default=cores(), help="processes; default: the cores")
+    training.add_argument("--side-by-side", action="store_true", help="ours: all seeds of a task in one program")
     status = commands.add_parser("status", help="what is done and left")
     for command in (training, status):
         command.add_argument("--agents", nargs="+", default=list(AGENTS), help="some agents; default: all")
@@ -144,7 +159,8 @@ def main(words: Sequence[str] | None = None) -> int:
             lookup("agent", name, AGENTS)
         if args.command == "status":
             return show_status(args.out, args.agents, args.seeds, args.steps)
-        return run(args.out, args.agents, args.sides, args.seeds, args.steps, args.workers)
+        own = (args.agents, args.sides, args.seeds, args.steps, args.workers, args.side_by_side)
+        return run(args.out, *own)
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2

@@ -205,3 +205,15 @@ def test_one_side_alone_is_run_where_the_peers_are_not_installed(tmp_path, monke
     assert learners.main([*words, "peers"]) == 0
     assert [learners_runs.side_of(run) for run in asked["runs"]] == ["sbx"] * len(TASKS)
     assert asked["needs"] == "sbx"
+
+
+def test_our_seeds_may_train_side_by_side_and_peers_not(tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(learners, "run_sweep", lambda sweep, engine: asked.append((sweep, engine)) or 0)
+    words = ["run", "--out", str(tmp_path), "--agents", "sac", "--seeds", "2", "--side-by-side"]
+    assert learners.main([*words, "--sides", "ours"]) == 0
+    ((sweep, engine),) = asked
+    assert [piece.name for piece in sweep.todo] == [f"{env}/sac-ours (seeds 0, 1)" for env in TASKS]
+    assert engine.whole_machine
+    assert learners.main(words) == 2
+    assert "--side-by-side is for --sides ours" in capsys.readouterr().err

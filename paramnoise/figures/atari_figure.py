@@ -12,16 +12,20 @@ from typing import Any, ClassVar
 from paramnoise.envs.atari_frames import FRAME_SKIP
 from paramnoise.envs.atari_games import GAMES, game_rom, game_title
 from paramnoise.figures import atari_results, atari_scores
-from paramnoise.figures.atari_runs import AtariGroup, AtariRun, in_order
+from paramnoise.figures.atari_runs import AtariRun
 from paramnoise.figures.base import RESULTS, Arguments, Figure, Method, draw, register_figure
 from paramnoise.figures.curve_results import read_results
-from paramnoise.figures.curves import CurveArguments, CurveScale
+from paramnoise.figures.curves import CurveScale, TaskArguments
 from paramnoise.figures.figure_sweep import Sweep
+from paramnoise.figures.seed_groups import SeedGroup, in_order
 from paramnoise.parallel.engine import Engine
 from paramnoise.runs.config import RunConfig
+from paramnoise.runs.files import CHECKPOINT_SECONDS
 
 SCORES, TABLE = "scores.csv", "scores.md"
 """Beside results.csv: the noise-free scores, and the table that they make."""
+LARGE_CHECKPOINT_SECONDS = 600.0
+"""The age of a checkpoint at which the next one is due, where it holds replay."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,7 @@ class AtariScale(CurveScale):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AtariArguments(CurveArguments):
+class AtariArguments(TaskArguments):
     """What `paramnoise reproduce atari` takes."""
 
     envs: tuple[str, ...] = ()
@@ -75,14 +79,15 @@ class AtariFigure(Figure[AtariScale]):
         """What the figure shows, in a few words."""
         return "scores of the exploring policy on Atari games, and the table of noise-free scores"
 
-    def grid(self, scale: AtariScale, methods: Sequence[Method], out: Path) -> list[AtariGroup]:
+    def grid(self, scale: AtariScale, methods: Sequence[Method], out: Path) -> list[SeedGroup[AtariRun]]:
         """All groups, game by game."""
         return [
-            AtariGroup(
+            SeedGroup(
                 tuple(
                     AtariRun(out / self.name, self.name_of(method), method.name, _config(scale, env, method, seed))
                     for seed in range(scale.seeds)
-                )
+                ),
+                LARGE_CHECKPOINT_SECONDS if scale.save_replay else CHECKPOINT_SECONDS,
             )
             for env in scale.envs
             for method in methods

@@ -151,7 +151,10 @@ class Figure(abc.ABC, Generic[Scale]):
     def reproduce(self, args: Any) -> int:
         """`paramnoise reproduce`: runs what is not on disk, reports and draws; returns the exit status."""
         engine = Engine(
-            name=args.engine, workers=args.workers, ray_address=args.ray_address, whole_machine=self.whole_machine
+            name=args.engine,
+            workers=args.workers,
+            ray_address=args.ray_address,
+            whole_machine=self.whole_machine or getattr(args, "side_by_side", False),
         )
         sweep = self.sweep(args, engine.place(args.out), engine)
         status = run_sweep(sweep, engine)

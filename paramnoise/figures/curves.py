@@ -13,7 +13,7 @@ import gymnasium as gym
 
 from paramnoise.envs.base import env_id, short_name
 from paramnoise.envs.continuous import DENSE, SPARSE
-from paramnoise.figures import curve_summary, sample_efficiency
+from paramnoise.figures import curve_summary, sample_efficiency, seed_groups
 from paramnoise.figures.base import RESULTS, Arguments, Figure, Method, draw
 from paramnoise.figures.curve_distances import DISTANCES, distances_of, write_distances
 from paramnoise.figures.curve_results import read_results, write_results
@@ -43,8 +43,8 @@ class CurveScale:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CurveArguments(Arguments):
-    """What `paramnoise reproduce` takes for a figure of learning curves."""
+class TaskArguments(Arguments):
+    """What `paramnoise reproduce` takes for a figure with a panel per task."""
 
     envs: tuple[str, ...] = ()
     """Tasks, by id or short name, in place of the scale's; any id of Gymnasium's works."""
@@ -54,6 +54,14 @@ class CurveArguments(Arguments):
     """Environment steps between noise-free evaluations, in place of the scale's."""
     eval_episodes: int | None = None
     """Episodes of an evaluation, in place of the scale's."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CurveArguments(TaskArguments):
+    """What `paramnoise reproduce` takes for a figure of learning curves."""
+
+    side_by_side: bool = False
+    """Train the seeds of a task and method in one program, on a GPU if there is one; --workers are then such groups."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,8 +111,10 @@ class CurveFigure(Figure[CurveScale]):
         runs = self.grid(scale, self.asked_methods(args), out)
         for each in runs:
             each.check()
-        todo = in_order(each for each in runs if not each.is_finished())
-        check_envs(todo)
+        left = in_order(each for each in runs if not each.is_finished())
+        check_envs(left)
+        groups = seed_groups.in_order(seed_groups.by_task_and_method(runs)) if args.side_by_side else []
+        done = f"{len(runs) - len(left)} on disk{f', {len(groups)} groups to train' * args.side_by_side}"
 
         def write() -> bool:
             points = [point for each in runs for point in each.curve()]
@@ -115,12 +125,12 @@ class CurveFigure(Figure[CurveScale]):
             return bool(points)
 
         return Sweep(
-            headline=f"{self.title}: {len(runs)} runs, {len(runs) - len(todo)} on disk, {engine}",
+            headline=f"{self.title}: {len(runs)} runs, {done}, {engine}",
             directory=out / self.name,
             runs=runs,
-            pieces=runs,
-            todo=todo,
-            unit="runs",
+            pieces=groups if args.side_by_side else runs,
+            todo=groups if args.side_by_side else left,
+            unit="groups" if args.side_by_side else "runs",
             write=write,
         )
 

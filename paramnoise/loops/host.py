@@ -31,7 +31,7 @@ class Collector(Protocol):
 
     @property
     def policies(self) -> Policy:
-        """The clean policy as learned so far; where agents see frames, with a leading axis of seeds."""
+        """The clean policy as learned so far; with a leading axis of seeds where there is one."""
 
     def advance(self, on_step: Callable[[int], None], should_stop: Callable[[], bool], until: int) -> bool:
         """Collects a piece of experience and does the learning that is due; False if it was asked to stop midway.
@@ -88,7 +88,7 @@ class HostLoop:
             learner: the agent.
             exploration: its exploration.
             source: where environments come from.
-            seeds: each decides every random draw of its own run; several train side by side, on frames.
+            seeds: each decides every random draw of its own run; several train side by side, if they learn from replay.
             num_envs: environments of each seed, stepped together, each with its own exploration.
             eval_max_steps: steps after which an evaluation's episode is cut.
             log_every: environment steps of a seed between rows of progress without an evaluation; None: no such rows.
@@ -102,10 +102,11 @@ class HostLoop:
         self.source = source
         self._log_every = log_every
         self._evaluator = Evaluator(source.make_envs, eval_max_steps)
-        self._has_axis = learner.spaces.shows_frames or _is_inside(learner, source)
+        self._has_axis = learner.spaces.shows_frames or _is_inside(learner, source) or len(self.seeds) > 1
         if overlap and self._has_axis:
             raise UsageError(
-                "overlap is for environments that show vectors: with frames, or in JAX, learning overlaps already"
+                "overlap is for environments that show vectors, and one seed: with frames, or in JAX, "
+                "learning overlaps already"
             )
         if devices > 1 and not _is_inside(learner, source):
             raise UsageError(
@@ -124,6 +125,10 @@ class HostLoop:
                 devices=devices,
             )
         elif learner.experience == "returns":
+            if len(self.seeds) > 1:
+                raise UsageError(
+                    "seeds that learn from replay train side by side, and not those that learn from returns"
+                )
             self.collector = Population(learner, source.make_env, self.seeds[0], num_envs, eval_max_steps)
         else:
             self.collector = Stepping(

@@ -40,7 +40,7 @@ class Learning:
         self._learning.set_result(None)
         self._training = self._learning
         state: TrainState = programs.init(key)
-        if seeds is None:
+        if programs.is_flat:
             feed.experience = state.experience
         self.load(state.learner, state.losses, state.exploration)
 
@@ -48,7 +48,7 @@ class Learning:
         """Takes another state in place of the one so far."""
         packed: tuple[Packed, Packed, Packed] = self._programs.pack(learner, losses, explored)
         self._learned, self.explored, source = packed
-        self.source: Packed = source if self._seeds is None else self._learned
+        self.source: Packed = source if self._programs.is_flat else self._learned
         """Where the policy that acts is taken from; `explored` is the state of exploration that acts with it."""
         self._adapted = self.explored
         self._trained = (self.source, self._adapted)
@@ -94,7 +94,7 @@ class Learning:
         )
         self._adapted = merge(explored, news) if news else explored
         if taken.trains or not self._overlap:
-            self._trained = (source if self._seeds is None else self._learned, self._adapted)
+            self._trained = (source if self._programs.is_flat else self._learned, self._adapted)
         if self._overlap or self._feed.waits:
             jax.block_until_ready(self._learned)
         self._feed.finish()
@@ -109,7 +109,7 @@ class Learning:
         """
         explored = self._adapted if self._overlap else self.explored
         self._learned, reported, updates = self._programs.report(self._learned, explored, self._key, np.int32(step))
-        self.source = self.source if self._seeds is None else self._learned
+        self.source = self.source if self._programs.is_flat else self._learned
         shown, updates = jax.device_get((reported, updates))
         rows = []
         for member in range(self._seeds or 1):
@@ -126,13 +126,15 @@ class Learning:
     def state(self, member: int, step: int) -> TrainState:
         """The state of training of one seed."""
         parts = self._programs.unpack(self._learned, self.explored)
-        if self._seeds is None:
-            learner, losses, explored = parts
-            return TrainState(
-                learner, explored, self._feed.experience, losses, self._key, jax.device_put(np.int32(step))
-            )
-        learner, losses, explored = at_member(parts, member)
-        return TrainState(learner, explored, (), losses, self._key[member], jax.device_put(np.int32(step)))
+        learner, losses, explored = parts if self._seeds is None else at_member(parts, member)
+        key = self._key if self._seeds is None else self._key[member]
+        return TrainState(learner, explored, self.experience(member), losses, key, jax.device_put(np.int32(step)))
+
+    def experience(self, member: int) -> Any:
+        """What one seed has stored on the device, as part of its state; frames are the feed's own to save."""
+        if not self._programs.is_flat:
+            return ()
+        return self._feed.experience if self._seeds is None else at_member(self._feed.experience, member)
 
     def restore(self, member: int, state: TrainState) -> None:
         """Goes back to a state of one seed."""
@@ -142,6 +144,8 @@ class Learning:
         else:
             held = self._programs.unpack(self._learned, self.explored)
             parts = with_member(held, member, parts)
+            if self._programs.is_flat:
+                self._feed.experience = with_member(self._feed.experience, member, state.experience)
         self.load(*parts)
 
     def behind(self) -> dict[str, np.ndarray]:

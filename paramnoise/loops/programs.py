@@ -1,8 +1,8 @@
 """The compiled programs of the host loop.
 
 A state crosses a call packed: as few flat vectors where networks are small, as the list of its arrays where they are
-large, and then with a leading axis of the seeds that train side by side. What a program does not change it does not
-return, so that large policies are never copied.
+large; with a leading axis of seeds where several train side by side. What a program does not change it does not return,
+so that large policies are never copied.
 """
 
 import functools
@@ -57,10 +57,10 @@ class Programs:
             feed: what is learned from.
             key: any seed's.
             obs: the shape of what its environments show.
-            seeds: how many train side by side; None: one, without an axis for it, as flat vectors.
+            seeds: how many train side by side; None: one, without an axis for it.
         """
         self._learner, self._exploration, self._seeds, self._learn = learner, exploration, seeds, feed.learn
-        self.is_flat = seeds is None
+        self.is_flat = not learner.spaces.shows_frames
         first = feed.init  # of the feed nothing else is kept: programs outlive it
 
         def init(key: Array) -> TrainState:
@@ -78,7 +78,7 @@ class Programs:
         self._own = self._kept_by_environment(state, obs)
         self.pack = self._over_seeds(self._pack, (0, 0, 0))
         self.unpack = self._over_seeds(self._unpack, (0, 0))
-        self.begin = jax.jit(self._begin)
+        self.begin = self._over_seeds(self._begin, (0, 0, 0, None, 0))
         self.begin_one = jax.jit(self._begin_one, donate_argnums=0)
         self.adopt = jax.jit(self._adopt)
         self.act = self._over_seeds(self._act, (0, 0, 0, None, 0))

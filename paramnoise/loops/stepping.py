@@ -56,8 +56,10 @@ class Stepping:
         self._terminal_time_limits = terminal_time_limits
         self._num_envs, self._shape = num_envs, (len(self.seeds), num_envs)
         self._shows_frames = learner.spaces.shows_frames
-        if len(self.seeds) > 1 and not self._shows_frames:  # only large programs are worth an axis of seeds
-            raise UsageError("only seeds that learn from frames train side by side")
+        side_by_side = len(self.seeds) if self._shows_frames or len(self.seeds) > 1 else None
+        self._has_axis = side_by_side is not None
+        if learner.experience == "rollout" and self._has_axis:
+            raise UsageError("seeds that learn from replay train side by side, and not those that learn from batches")
         self._envs = source.make_envs(self.seeds, num_envs, trains=True)
         self._obs = self._envs.restart()
         self._starts, self._turns = np.ones(self._envs.num_envs, bool), 0
@@ -66,32 +68,29 @@ class Stepping:
         self._stacks = Stacks((*self._shape, *learner.spaces.observation)) if self._shows_frames else None
         on_host = resolved_place(replay_on) == "host"
         self._frames_to_device = self._shows_frames and not on_host
-        self._feed = self._make_feed(on_host, save_replay)
+        self._feed = self._make_feed(side_by_side, on_host, save_replay)
         keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])  # plain arrays, saved as all others are
-        self._key = keys if self._shows_frames else keys[0]
-        side_by_side = len(self.seeds) if self._shows_frames else None
+        self._key = keys if self._has_axis else keys[0]
         obs = jax.ShapeDtypeStruct((num_envs, *learner.spaces.observation), self._obs.dtype)
         self._programs = shared_programs(learner, exploration, self._feed, keys[0], obs, side_by_side)
         fits = not self._shows_frames and HostActor.fits(exploration, self._programs.policy_shape)
         block = self._feed.block or BLOCK
-        self._actor = HostActor(exploration, self.seeds[0], num_envs, block) if fits else None
+        self._actors = [HostActor(exploration, seed, num_envs, block) for seed in self.seeds if fits]
         self._is_fixed = is_fixed_by_episode(exploration)
         if not overlap:  # with it, what waits would decide how far behind acting is
-            self._feed.hold(for_episodes=self._actor is not None and self._is_fixed)
-        self._learning = Learning(
-            self._programs, self._feed, self._key, side_by_side, overlap=overlap, waits=self._actor is not None
-        )
+            self._feed.hold(for_episodes=fits and self._is_fixed)
+        self._learning = Learning(self._programs, self._feed, self._key, side_by_side, overlap=overlap, waits=fits)
         self._loaded_at = -1
-        self._unpacked: tuple[Any, Any] = (None, None)
+        self._unpacked: tuple[Any, list[Any]] = (None, [])
         self._clips = learner.experience == "rollout" and not learner.spaces.is_discrete
 
-    def _make_feed(self, on_host: bool, save_replay: bool) -> Feed:
+    def _make_feed(self, side_by_side: int | None, on_host: bool, save_replay: bool) -> Feed:
         """The feed of the experience that the learner asks for."""
         learner, exploration = self.learner, self.exploration
         if learner.experience == "rollout":
             return RolloutFeed(learner, exploration, self._obs, skips=self._envs.skips)
         if not self._shows_frames:
-            return ReplayFeed(learner, exploration, self._num_envs, skips=self._envs.skips)
+            return ReplayFeed(learner, exploration, self._num_envs, seeds=side_by_side, skips=self._envs.skips)
         keep_freed_memory()
         return FrameFeed(learner, exploration, self.seeds, self._num_envs, on_host=on_host, saves_replay=save_replay)
 
@@ -119,7 +118,7 @@ class Stepping:
 
     @property
     def policies(self) -> Policy:
-        """The clean policy as learned so far; where it sees frames, with a leading axis of seeds."""
+        """The clean policy as learned so far; with a leading axis of seeds where there is one."""
         self._learning.settle(self.progress.step)
         return self._learning.policies
 
@@ -177,7 +176,7 @@ class Stepping:
 
     def restore_learned(self, member: int, state: TrainState) -> None:
         """Knows what a state has learned, and is at its step; experience and environments are left as they are."""
-        self._learning.restore(member, state._replace(experience=self._feed.experience))
+        self._learning.restore(member, state._replace(experience=self._learning.experience(member)))
         self._loaded_at, self.progress.step = -1, int(state.step)
 
     def close(self) -> None:
@@ -209,13 +208,18 @@ class Stepping:
             self._begin_segments()
         if self._any_start:
             self._starts, self._any_start = np.zeros_like(self._starts), False  # a new one: a program may still read it
-        if self._actor is not None:
-            self._load_actor(self._actor)
-            return self._actor.act(shown, step, self._turns)
+        if self._actors:
+            self._load_actors()
+            if not self._has_axis:
+                return self._actors[0].act(shown, step, self._turns)
+            parts = zip(self._actors, map(self._part, range(len(self.seeds))), strict=True)
+            return np.concatenate([actor.act(shown[part], step, self._turns) for actor, part in parts])
+        if self._has_axis and not self._shows_frames:
+            shown = shown.reshape(*self._shape, *shown.shape[1:])
         actions, news = self._programs.act(learning.explored, learning.source, self._key, np.int32(step), shown)
         learning.explored = merge(learning.explored, news) if news else learning.explored
         actions = np.asarray(actions)
-        return actions.reshape(-1, *actions.shape[2:]) if self._shows_frames else actions
+        return actions.reshape(-1, *actions.shape[2:]) if self._has_axis else actions
 
     def _random_actions(self, seed: int) -> np.ndarray:
         """Uniformly random ones of one seed: a function of the seed and the step."""
@@ -231,7 +235,8 @@ class Stepping:
         if not learning.explored:
             return
         if not self._shows_frames:
-            learning.explored = programs.begin(learning.explored, learning.source, self._key, step, self._starts)
+            starts = self._starts.reshape(self._shape) if self._has_axis else self._starts
+            learning.explored = programs.begin(learning.explored, learning.source, self._key, step, starts)
             return
         for member, env in np.argwhere(self._starts.reshape(self._shape)).astype(np.int32):
             learning.explored = programs.begin_one(learning.explored, learning.source, self._key, step, member, env)
@@ -239,23 +244,29 @@ class Stepping:
     def _begin_segments(self) -> None:
         """Tells the feed where episodes or its batch begin, and what behaviour adds to the parameters from there on."""
         needed = self._feed.waits and self.learner.needs_offsets
-        offsets = self.exploration.offsets(self._explored_on_host()) if needed else None
+        offsets = self.exploration.offsets(self._explored_on_host()[0]) if needed else None
         self._feed.begin(self._starts, None if offsets is None else np.asarray(offsets))
 
-    def _explored_on_host(self) -> Any:
-        """The state of exploration that acts, in NumPy; unpacked once for each that there is."""
+    def _explored_on_host(self) -> list[Any]:
+        """The state of exploration that acts, of each seed, in NumPy; unpacked once for each that there is."""
         explored = self._learning.explored
         if self._unpacked[0] is not explored:
-            self._unpacked = (explored, self._programs.explored.unpack(list(map(np.asarray, explored))))
+            self._unpacked = (explored, [self._programs.explored.unpack(own) for own in self._on_host(explored)])
         return self._unpacked[1]
 
-    def _load_actor(self, actor: HostActor) -> None:
-        """Gives the actor the policies of now, unless it has them: an episode's may be fixed when it begins."""
+    def _on_host(self, packed: list[Any]) -> list[list[np.ndarray]]:
+        """What is packed, of each seed, in NumPy."""
+        vectors = list(map(np.asarray, packed))
+        return [[vector[i] for vector in vectors] for i in range(len(self.seeds))] if self._has_axis else [vectors]
+
+    def _load_actors(self) -> None:
+        """Gives the actors the policies of now, unless they have them: an episode's may be fixed when it begins."""
         learning = self._learning
         fresh = self._loaded_at >= 0 and (self._is_fixed or self._loaded_at == learning.times_learned)
         if not fresh:
-            policy = self._programs.policy(list(map(np.asarray, learning.source)))
-            actor.load(policy, self._explored_on_host())
+            sources, explored = self._on_host(learning.source), self._explored_on_host()
+            for actor, source, own in zip(self._actors, sources, explored, strict=True):
+                actor.load(self._programs.policy(source), own)
             self._loaded_at = learning.times_learned
 
     def _count(self, after: EnvStep) -> None:

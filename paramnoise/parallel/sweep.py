@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from paramnoise.parallel.process import compute_on_cpu, one_line
+from paramnoise.parallel.process import compute_on_cpu, one_line, use_one_thread
 from paramnoise.parallel.worker import Worker, WorkerDied
 from paramnoise.validation import RunError, UsageError
 
@@ -59,7 +59,9 @@ def run_all(
         work: a function at the top of a module; it asks `line.should_stop` now and then, and returns whether it
             finished.
         tasks: what to run, in this order.
-        workers: how many processes; each keeps to one core, so that they do not fight for threads.
+        workers: how many processes; each keeps to its share of the cores, and to one thread of XLA's, so that they do
+            not fight for threads. Where there are fewer of them than cores a share is of several, since another sweep
+            on this machine may have the same ones.
         should_stop: once it returns True, no task is started, and running ones are asked to stop.
         log: a file that takes what the workers print, and the tracebacks of errors that nobody foresaw.
         whole_machine: whether each process has all cores instead, and its share of the accelerator if there is one.
@@ -68,7 +70,7 @@ def run_all(
     log.parent.mkdir(parents=True, exist_ok=True)
     accelerator = 1 / workers if whole_machine else None
     pool = [
-        _Place(work, None if whole_machine else number, log.absolute(), accelerator)
+        _Place(work, None if whole_machine else (number, workers), log.absolute(), accelerator)
         for number in range(min(workers, len(tasks)))
     ]
     asked = False
@@ -162,12 +164,15 @@ class _Pipe:
         self._asked = True
 
 
-def _serve(connection: Connection, work: Work, core: int | None, log: Path, accelerator: float | None) -> None:
-    """What a process does: one task after the other, until the pipe is closed; on its core, if it has one."""
+def _serve(
+    connection: Connection, work: Work, place: tuple[int, int] | None, log: Path, accelerator: float | None
+) -> None:
+    """What a process does: one task after the other, until the pipe is closed; on its share of the cores, if any."""
     line = _Pipe(connection)
-    if core is not None and hasattr(os, "sched_setaffinity"):
-        allowed = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {allowed[core % len(allowed)]})
+    if place is not None:
+        use_one_thread()
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, share_of(sorted(os.sched_getaffinity(0)), *place))
     prepare(log, accelerator)
     while not line.should_stop():
         try:
@@ -175,6 +180,11 @@ def _serve(connection: Connection, work: Work, core: int | None, log: Path, acce
         except EOFError:
             return
         connection.send(attempt(work, task, line))
+
+
+def share_of(cores: Sequence[int], number: int, workers: int) -> Sequence[int]:
+    """The cores of one of so many workers: every core is somebody's, and nobody is without one."""
+    return cores[number::workers] or [cores[number % len(cores)]]
 
 
 def prepare(log: Path, accelerator: float | None = None) -> None:

@@ -59,7 +59,7 @@ def run_together(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     watcher: Watcher | None = None,
 ) -> list[dict[str, Any]]:
-    """Trains several seeds of one config on pixels side by side in one process; otherwise as `run`.
+    """Trains several seeds of one config, of an agent that learns from replay, side by side; otherwise as `run`.
 
     Each has its run directory; they are stopped, and resumed, together. `watcher` hears of the rows of all of them.
     """

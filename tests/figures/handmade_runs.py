@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 
 from paramnoise.figures.atari_figure import ATARI, AtariScale
-from paramnoise.figures.atari_runs import AtariGroup, AtariRun
+from paramnoise.figures.atari_runs import AtariRun
+from paramnoise.figures.seed_groups import SeedGroup
 from paramnoise.runs import checkpoint
 
 TINY = AtariScale(envs=("Pong",), seeds=2, steps=40, eval_every=20, eval_episodes=3, log_every=10, num_envs=2)
 
 
-def groups(out: Path, scale: AtariScale = TINY) -> list[AtariGroup]:
+def groups(out: Path, scale: AtariScale = TINY) -> list[SeedGroup]:
     return ATARI.grid(scale, ATARI.methods, out)
 
 
@@ -32,7 +33,7 @@ def leave(
     checkpoint.save(each.directory.checkpoint, {}, {"seeds": np.array(saved_with)}, {"step": rows[-1]["step"]})
 
 
-def finish(group: AtariGroup, base: float) -> None:
+def finish(group: SeedGroup, base: float) -> None:
     """Leaves the whole group finished; the returns of a seed are its number more than `base`."""
     seeds = tuple(each.config.seed for each in group.runs)
     for each in group.runs:

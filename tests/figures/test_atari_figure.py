@@ -7,20 +7,21 @@ import pytest
 from handmade_runs import TINY, finish, groups, leave, row
 
 from paramnoise.envs.atari_games import GAMES
-from paramnoise.figures import atari_figure, atari_runs
+from paramnoise.figures import atari_figure, seed_groups
 from paramnoise.figures.atari_figure import ATARI, ORDER, AtariScale
 from paramnoise.figures.atari_results import Score
-from paramnoise.figures.atari_runs import AtariGroup, AtariRun
+from paramnoise.figures.atari_runs import AtariRun
 from paramnoise.figures.pieces import Progress
+from paramnoise.figures.seed_groups import SeedGroup
 from paramnoise.validation import UsageError
 
 
-def asked(group: AtariGroup, steps: int) -> AtariGroup:
+def asked(group: SeedGroup, steps: int) -> SeedGroup:
     longer = [run._replace(config=dataclasses.replace(run.config, steps=steps)) for run in group.runs]
-    return AtariGroup(tuple(longer))
+    return SeedGroup(tuple(longer))
 
 
-def seeds_of(parts: list[AtariGroup]) -> list[list[int]]:
+def seeds_of(parts: list[SeedGroup]) -> list[list[int]]:
     return [[run.config.seed for run in part.runs] for part in parts]
 
 
@@ -86,7 +87,7 @@ def test_rows_are_those_that_every_run_of_the_figure_has(tmp_path):
     leave(run, rows, saved_with=(0,))
     assert [point.step for point in run.curve()] == [10, 20, 30, 40]
     assert [score.step for score in run.scores()] == [20, 40]
-    assert [score.step for score in asked(AtariGroup((run,)), 26).runs[0].scores()] == [20, 26]
+    assert [score.step for score in asked(SeedGroup((run,)), 26).runs[0].scores()] == [20, 26]
 
 
 def test_what_is_left_of_a_group_trains_together(tmp_path):
@@ -103,7 +104,7 @@ def test_seeds_that_join_later_train_by_themselves(tmp_path):
     more = groups(tmp_path, dataclasses.replace(TINY, seeds=4))[0]
     assert seeds_of(more.unfinished()) == [[2, 3]]
     assert more.unfinished()[0].name == "Pong/parameter (seeds 2, 3)"
-    finish(AtariGroup(more.runs[2:]), 0.0)
+    finish(SeedGroup(more.runs[2:]), 0.0)
     assert seeds_of(asked(more, 80).unfinished()) == [[0, 1], [2, 3]]
 
 
@@ -145,7 +146,7 @@ def test_a_group_that_was_begun_comes_first(tmp_path):
     finish(greedy, 0.0)
     for run in two_heads.runs:
         leave(run, [row(20, 1.0, 2.0)], saved_with=(0, 1), status="interrupted")
-    assert [part.name for part in atari_runs.in_order([parameter, greedy, two_heads])] == [
+    assert [part.name for part in seed_groups.in_order([parameter, greedy, two_heads])] == [
         "Pong/epsilon-greedy-two-heads (seeds 0, 1)",
         "Pong/parameter (seeds 0, 1)",
     ]
@@ -200,7 +201,7 @@ def test_a_worker_trains_a_group_and_tells_the_median_of_its_last_evaluation(tmp
         assert watcher.should_stop()
         return [{"status": "finished"}, {"status": "interrupted"}]
 
-    monkeypatch.setattr(atari_runs, "run_together", run_together)
+    monkeypatch.setattr(seed_groups, "run_together", run_together)
     line = Heard()
     assert not group.train(line)
     assert [(progress.step, progress.value) for progress in line.reported] == [(10, None), (20, 2.0), (30, 7.0)]

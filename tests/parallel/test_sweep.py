@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from paramnoise.parallel.process import cores
-from paramnoise.parallel.sweep import Event, Line, run_all
+from paramnoise.parallel.sweep import Event, Line, run_all, share_of
 from paramnoise.runs.display import StopFlag
 from paramnoise.validation import RunError
 
@@ -133,8 +133,9 @@ def test_there_is_at_least_one_core():
 
 
 def tell_place(task: Task, line: Line) -> bool:
-    """Notes on how many cores the process may run, and what it computes on."""
-    (task.folder / task.name).write_text(f"{cores()} {jax.config.jax_platforms}")
+    """Notes on how many cores the process may run, what it computes on, and with how many threads; 0: any number."""
+    threads = os.environ.get("PJRT_NPROC", "0")
+    (task.folder / task.name).write_text(f"{cores()} {jax.config.jax_platforms} {threads}")
     return True
 
 
@@ -153,8 +154,14 @@ def test_workers_with_the_whole_machine_share_the_accelerators_memory(tmp_path, 
 
 
 @pytest.mark.parametrize("whole_machine", [True, False])
-def test_a_worker_has_one_core_and_no_accelerator_or_the_whole_machine(tmp_path, monkeypatch, whole_machine):
-    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+def test_a_worker_has_its_cores_and_no_accelerator_or_the_whole_machine(tmp_path, monkeypatch, whole_machine):
+    for name in ("JAX_PLATFORMS", "PJRT_NPROC"):
+        monkeypatch.delenv(name, raising=False)
     task = Task(tmp_path, "place")
-    list(run_all(tell_place, [task], 1, lambda: False, tmp_path / "log", whole_machine=whole_machine))
-    assert (tmp_path / "place").read_text() == (f"{cores()} None" if whole_machine else "1 cpu")
+    list(run_all(tell_place, [task], cores(), lambda: False, tmp_path / "log", whole_machine=whole_machine))
+    assert (tmp_path / "place").read_text() == (f"{cores()} None 0" if whole_machine else "1 cpu 1")
+
+
+def test_workers_share_the_cores_so_that_another_sweep_s_have_room():
+    assert [share_of(range(5), number, 2) for number in range(2)] == [range(0, 5, 2), range(1, 5, 2)]
+    assert [list(share_of([4, 6], number, 3)) for number in range(3)] == [[4], [6], [4]]

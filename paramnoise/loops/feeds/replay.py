@@ -29,27 +29,38 @@ class ReplayFeed:
     """Transitions of vectors; replay is on the device, part of the state of training."""
 
     is_beside = False
-    axes: tuple[int | None, ...] = ()
+    axes: tuple[int | None, ...] = (0, None)
     block: int | None = None
     waits = False
     begins = False
     remedy = "a lower rate may help"
 
-    def __init__(self, learner: Learner, exploration: Exploration, num_envs: int, *, skips: bool = False):
+    def __init__(
+        self,
+        learner: Learner,
+        exploration: Exploration,
+        num_envs: int,
+        *,
+        seeds: int | None = None,
+        skips: bool = False,
+    ):
         """Begins with nothing.
 
         Args:
             learner: the agent.
             exploration: its exploration.
-            num_envs: environments stepped together.
+            num_envs: environments of each seed, stepped together.
+            seeds: how many train side by side; None: one, without an axis for it.
             skips: whether an environment may skip a step.
         """
+        if skips and seeds is not None:
+            raise UsageError("environments that skip a step to start their next episode train one seed alone")
         if skips and learner.drawing.n_step > 1:
             raise UsageError(
                 f"n_step is {learner.drawing.n_step}, but environments that skip a step to start their next episode do "
                 "not go on row by row: make the vector environment with AutoresetMode.SAME_STEP, or set n_step 1"
             )
-        self._learner, self._exploration, self._num_envs = learner, exploration, num_envs
+        self._learner, self._exploration, self._num_envs, self._seeds = learner, exploration, num_envs, seeds
         self._capacity = min(max(learner.config.train_every // num_envs, 1), MOST_PENDING)
         self._policy_every = 1
         self._pending: list[Transition] = []
@@ -124,10 +135,20 @@ class ReplayFeed:
         count = len(self._pending)
         padded = [*self._pending, *[self._pending[-1]] * (self._capacity - count)]  # one shape, one program
         batches = padded[0] if self._capacity == 1 else Transition(*map(_stacked, zip(*padded, strict=True)))
+        if self._seeds is not None:
+            batches = Transition(*map(self._by_seed, batches))
         self._pending = []
         trains, self._trains = self._trains, False
         first = step - self._num_loose - count * self._num_envs
         return Taken(None, (batches, np.int32(count)), first, trains)
+
+    def _by_seed(self, steps: Any) -> Any:
+        """One field of steps of all environments with the axis of seeds first, if there is such a field."""
+        if steps is None:
+            return None
+        axis = 0 if self._capacity == 1 else 1
+        shape = (*steps.shape[:axis], self._seeds, self._num_envs, *steps.shape[axis + 1 :])
+        return np.moveaxis(steps.reshape(shape), axis, 0)
 
     def finish(self) -> None:
         """Nothing."""
