@@ -31,7 +31,6 @@ from paramnoise.figures.figure_sweep import Sweep, run_sweep
 from paramnoise.figures.pieces import Piece
 from paramnoise.figures.seed_groups import by_task_and_method, in_order
 from paramnoise.parallel.engine import Engine
-from paramnoise.parallel.process import cores
 from paramnoise.runs.checkpoint import write_atomically
 from paramnoise.validation import UsageError, lookup, require_extra
 
@@ -49,7 +48,7 @@ def run(
     sides: Sequence[str],
     seeds: int | None,
     steps: int | None,
-    workers: int,
+    workers: int | None,
     side_by_side: bool,
 ) -> int:
     """`run`: trains what is not on disk, and writes results.csv; returns the exit status."""
@@ -139,7 +138,7 @@ def main(words: Sequence[str] | None = None) -> int:
     training.add_argument(
         "--sides", nargs="+", choices=(OURS, PEERS), default=(OURS, PEERS), help="one side alone; default: both"
     )
-    training.add_argument("--workers", type=int, default=cores(), help="processes; default: the cores")
+    training.add_argument("--workers", type=int, help="processes; default: the cores, or 1 with --side-by-side")
     training.add_argument("--side-by-side", action="store_true", help="ours: all seeds of a task in one program")
     status = commands.add_parser("status", help="what is done and left")
     for command in (training, status):

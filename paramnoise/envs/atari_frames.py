@@ -13,7 +13,7 @@ import numpy as np
 
 from paramnoise.envs.atari_games import game_rom, game_title
 from paramnoise.experience.frames import STACK
-from paramnoise.loops.environments import Environments, EnvStep
+from paramnoise.loops.environments import ALL, Environments, EnvStep
 from paramnoise.loops.frames import stack_space
 from paramnoise.validation import UsageError, require
 
@@ -123,10 +123,15 @@ class AtariFrames(Environments):
         starts = terminated | resets
         return EnvStep(frame, reward.astype(np.float32), terminated, truncated, starts, resets, final_frame)
 
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """The finished games, and the actions of the current one, of every environment."""
-        played = np.arange(self._max_steps) < self._lengths[:, None]
-        return {"games": self._games.copy(), "lengths": self._lengths.copy(), "actions": self._actions[played]}
+    def snapshot(self, part: slice = ALL) -> dict[str, np.ndarray]:
+        """The finished games, and the actions of the current one, of every environment or of those of one seed."""
+        lengths = self._lengths[part].copy()
+        played = np.arange(self._max_steps) < lengths[:, None]
+        return {"games": self._games[part].copy(), "lengths": lengths, "actions": self._actions[part][played]}
+
+    def joined(self, parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """One snapshot of those of every seed."""
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
         """Brings every environment back to a snapshot by replaying its game; returns the newest frames.

@@ -22,7 +22,7 @@ from paramnoise.envs.base import env_name
 from paramnoise.envs.checked import reset_vector, step_vector
 from paramnoise.envs.checks import check_vector
 from paramnoise.envs.observations import flatten_batch, shows_images, vector_space
-from paramnoise.loops.environments import Environments, EnvSource, EnvStep
+from paramnoise.loops.environments import ALL, Environments, EnvSource, EnvStep
 from paramnoise.loops.vector import episode_seed
 from paramnoise.validation import RunError, UsageError, require
 
@@ -77,7 +77,7 @@ class UserVectors(Environments):
             raise RunError(f"{env_name(self._vectors[0])} gave a reward or observation that is not finite")
         return EnvStep(obs, reward, terminated, truncated, starts, starts, next_obs, skipped if self.skips else None)
 
-    def snapshot(self) -> dict[str, np.ndarray]:
+    def snapshot(self, part: slice = ALL) -> dict[str, np.ndarray]:
         """How often episodes were started anew by `restore`: all that can be kept."""
         return {"restores": np.array(self._restores)}
 

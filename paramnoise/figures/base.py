@@ -79,7 +79,7 @@ class Arguments:
     seeds: int | None = None
     """Seeds per task and exploration, in place of the scale's."""
     workers: int | None = None
-    """Runs side by side, one core each; by default one per core, or per CPU of the Ray cluster."""
+    """Runs at once, each on its share of the cores; by default one per core, or per CPU of the Ray cluster."""
     engine: Literal["local", "ray"] = "local"
     """Processes of this machine, or tasks on a Ray cluster whose nodes share --out."""
     ray_address: str | None = None

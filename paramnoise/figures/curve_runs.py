@@ -1,21 +1,17 @@
 """One run of a figure of learning curves: an ordinary run directory, and what of it is on disk."""
 
 import dataclasses
-import json
 import warnings
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from paramnoise.envs import env_source
 from paramnoise.envs.base import env_label
 from paramnoise.figures.curve_results import Point
 from paramnoise.figures.pieces import Reporter
 from paramnoise.parallel.sweep import Line
-from paramnoise.runs.checkpoint import INDEX
+from paramnoise.runs.checkpoint import saved_step
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.run import run
@@ -94,14 +90,9 @@ class CurveRun(NamedTuple):
         rows = self.directory.rows()
         return min(int(rows[-1]["step"]), self.config.steps) if rows else 0
 
-    def saved_with(self) -> tuple[int, ...]:
-        """The seeds that the checkpoint on disk was trained with, its own among them; none if it cannot be read."""
-        try:
-            index = json.loads((self.directory.checkpoint / INDEX).read_text())
-            with np.load(self.directory.checkpoint / index["file"], allow_pickle=False) as arrays:
-                return tuple(arrays["own/seeds"].tolist())
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
-            return ()  # training says what is wrong with it
+    def saved_at(self) -> int | None:
+        """The step of its checkpoint, 0 where it has none; None where it has not begun."""
+        return saved_step(self.directory.checkpoint) if self.directory.exists() else None
 
     def train(self, line: Line) -> bool:
         """Begins the run or goes on with it; returns whether it came to the end."""

@@ -61,7 +61,8 @@ class CurveArguments(TaskArguments):
     """What `paramnoise reproduce` takes for a figure of learning curves."""
 
     side_by_side: bool = False
-    """Train the seeds of a task and method in one program, on a GPU if there is one; --workers are then such groups."""
+    """Train the seeds of a task and method in one program, on a GPU if there is one; --workers, by default 1, are then
+    such groups at once."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,7 +115,7 @@ class CurveFigure(Figure[CurveScale]):
         left = in_order(each for each in runs if not each.is_finished())
         check_envs(left)
         groups = seed_groups.in_order(seed_groups.by_task_and_method(runs)) if args.side_by_side else []
-        done = f"{len(runs) - len(left)} on disk{f', {len(groups)} groups to train' * args.side_by_side}"
+        to_train = f", {len(groups)} group{'s' * (len(groups) != 1)} to train" if args.side_by_side else ""
 
         def write() -> bool:
             points = [point for each in runs for point in each.curve()]
@@ -125,7 +126,7 @@ class CurveFigure(Figure[CurveScale]):
             return bool(points)
 
         return Sweep(
-            headline=f"{self.title}: {len(runs)} runs, {done}, {engine}",
+            headline=f"{self.title}: {len(runs)} runs, {len(runs) - len(left)} on disk{to_train}, {engine}",
             directory=out / self.name,
             runs=runs,
             pieces=groups if args.side_by_side else runs,

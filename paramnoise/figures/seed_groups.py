@@ -12,7 +12,6 @@ from paramnoise.runs.config import RunConfig
 from paramnoise.runs.files import CHECKPOINT_SECONDS
 from paramnoise.runs.machine import set_up_process
 from paramnoise.runs.run import run_together
-from paramnoise.validation import UsageError
 
 Run = TypeVar("Run", bound=CurveRun)
 
@@ -78,36 +77,18 @@ class SeedGroup(NamedTuple, Generic[Run]):
         return all(summary["status"] == "finished" for summary in summaries)
 
     def unfinished(self) -> list["SeedGroup[Run]"]:
-        """What is left of it, in groups that can go on.
-
-        Seeds that were trained side by side go on together, be it that a kill left some of them finished.
-
-        Raises:
-            UsageError: if some of these seeds were not asked for.
-        """
-        by_seed = {each.config.seed: each for each in self.runs}
-        together = {seed: seeds for each in self.runs for seeds in [each.saved_with()] for seed in seeds}
-        parts: dict[tuple[int, ...] | bool, list[Run]] = {}
-        for seed, each in by_seed.items():
-            if each.is_finished():
-                continue
-            if seed not in together or not each.directory.exists():
-                parts.setdefault(each.directory.exists(), []).append(each)
-                continue
-            seeds = together[seed]
-            if max(seeds) not in by_seed:
-                raise UsageError(
-                    f"{each.directory.path} goes on only together with seeds {', '.join(map(str, seeds))}: "
-                    f"give --seeds {max(seeds) + 1} or more"
-                )
-            parts[seeds] = [by_seed[other] for other in seeds]
+        """What is left of it, in groups that can go on: of seeds that are at one step."""
+        parts: dict[int | None, list[Run]] = {}
+        for each in self.runs:
+            if not each.is_finished():
+                parts.setdefault(each.saved_at(), []).append(each)
         return [self._replace(runs=tuple(runs)) for runs in parts.values()]
 
 
 def in_order(groups: Iterable[SeedGroup[Run]]) -> list[SeedGroup[Run]]:
-    """What is left of the groups: what was begun first, so that a sweep which is stopped and called again ends some."""
+    """What is left of the groups: what was begun first, as of single runs, then the longest."""
     parts = [part for group in groups for part in group.unfinished()]
-    return sorted(parts, key=lambda part: part.steps_done() == 0)
+    return sorted(parts, key=lambda part: (part.steps_done() == 0, part.steps_done() - part.steps))
 
 
 def by_task_and_method(runs: Iterable[Run]) -> list[SeedGroup[Run]]:

@@ -10,6 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+ALL = slice(None)
+"""A part that is the whole."""
+
 
 class EnvStep(NamedTuple):
     """What one step of all environments led to: arrays with a leading axis of environments."""
@@ -65,8 +68,13 @@ class Environments(abc.ABC):
         return self.recv()
 
     @abc.abstractmethod
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """What brings the environments back to where they are; never between `send` and `recv`."""
+    def snapshot(self, part: slice = ALL) -> dict[str, np.ndarray]:
+        """What brings the environments, or those of one seed, back to where they are; not between `send` and `recv`."""
+
+    def joined(self, parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """One snapshot of those of every seed; there is one unless several seeds can train side by side."""
+        (only,) = parts
+        return only
 
     @abc.abstractmethod
     def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:

@@ -42,8 +42,8 @@ class Collector(Protocol):
     def columns(self) -> list[dict[str, float]]:
         """What a row shows of learning and exploration, of each seed; means start anew."""
 
-    def state(self, member: int = 0) -> Any:
-        """The state of training of one seed."""
+    def state(self, member: int = 0, *, experience: bool = True) -> Any:
+        """The state of training of one seed, with its experience or, which may be quicker, without."""
 
     def snapshot(self, member: int) -> tuple[Any, dict[str, np.ndarray]]:
         """All that is needed to go on as if never interrupted, the counts of progress apart."""
@@ -205,9 +205,9 @@ class HostLoop:
             policies = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(self.seeds)), policy)
         return self._returns(episodes, [seed] * len(self.seeds), watch_own, policies)[member]
 
-    def state(self, member: int = 0) -> Any:
-        """The state of training of one of the seeds."""
-        return self.collector.state(member)
+    def state(self, member: int = 0, *, experience: bool = True) -> Any:
+        """The state of training of one of the seeds, with its experience or, which may be quicker, without."""
+        return self.collector.state(member, experience=experience)
 
     def snapshot(self, member: int = 0) -> tuple[Any, dict[str, np.ndarray]]:
         """All that is needed of one of the seeds to go on as if never interrupted: its state, and further arrays."""

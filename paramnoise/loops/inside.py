@@ -110,9 +110,10 @@ class Inside:
                 require_finite({name: row[name] for name in self._loss_names}, self.progress.step)
         return rows
 
-    def state(self, member: int = 0) -> TrainState:
+    def state(self, member: int = 0, *, experience: bool = True) -> TrainState:
         """The state of training of one seed."""
-        return self._at(member).train
+        state = self._at(member).train
+        return state if experience else state._replace(experience=())
 
     def snapshot(self, member: int) -> tuple[TrainState, dict[str, np.ndarray]]:
         """All that is needed to go on as if never interrupted."""

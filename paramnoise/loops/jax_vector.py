@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from paramnoise.loops.environments import Environments, EnvSource, EnvStep, JaxEnv, step_and_reset
+from paramnoise.loops.environments import ALL, Environments, EnvSource, EnvStep, JaxEnv, step_and_reset
 from paramnoise.loops.vector import episode_seed
 from paramnoise.validation import UsageError
 
@@ -52,7 +52,7 @@ class JaxVector(Environments):
         ended, self._obs = after.terminated | after.truncated, shown
         return EnvStep(shown, after.reward, after.terminated, after.truncated, ended, ended, after.obs)
 
-    def snapshot(self) -> dict[str, np.ndarray]:
+    def snapshot(self, part: slice = ALL) -> dict[str, np.ndarray]:
         """The states themselves: a JAX environment is its state."""
         leaves = jax.tree.leaves(self._state)
         own = {f"state-{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}

@@ -118,17 +118,19 @@ class Learning:
                 own, count = {name: values[member] for name, values in shown.items()}, updates[member]
             row = {name: value.item() for name, value in own.items()}
             if count:
-                losses = {name: row[name] for name in self._programs.loss_names}
+                which = f" of seed {member + 1} of {self._seeds}" if (self._seeds or 1) > 1 else ""
+                losses = {f"{name}{which}": row[name] for name in self._programs.loss_names}
                 require_finite(losses, step, self._feed.remedy)
             rows.append(row)
         return rows
 
-    def state(self, member: int, step: int) -> TrainState:
-        """The state of training of one seed."""
+    def state(self, member: int, step: int, *, experience: bool = True) -> TrainState:
+        """The state of training of one seed; without its experience, of which several seeds' would be copied."""
         parts = self._programs.unpack(self._learned, self.explored)
         learner, losses, explored = parts if self._seeds is None else at_member(parts, member)
         key = self._key if self._seeds is None else self._key[member]
-        return TrainState(learner, explored, self.experience(member), losses, key, jax.device_put(np.int32(step)))
+        stored = self.experience(member) if experience else ()
+        return TrainState(learner, explored, stored, losses, key, jax.device_put(np.int32(step)))
 
     def experience(self, member: int) -> Any:
         """What one seed has stored on the device, as part of its state; frames are the feed's own to save."""

@@ -91,8 +91,8 @@ class Population:
         self._lengths = []
         return [row]
 
-    def state(self, member: int = 0) -> TrainState:
-        """The state of training."""
+    def state(self, member: int = 0, *, experience: bool = True) -> TrainState:
+        """The state of training, which has no experience in it."""
         return self._state._replace(step=jax.device_put(np.int32(self.progress.step)))
 
     def snapshot(self, member: int) -> tuple[TrainState, dict[str, np.ndarray]]:

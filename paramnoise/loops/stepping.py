@@ -16,7 +16,7 @@ from paramnoise.agents.base import Learner
 from paramnoise.experience.frames import resolved_place
 from paramnoise.explorations.base import Exploration, is_fixed_by_episode
 from paramnoise.keys import ACT, RANDOM
-from paramnoise.loops.environments import EnvSource, EnvStep, with_terminal_limits
+from paramnoise.loops.environments import ALL, EnvSource, EnvStep, with_terminal_limits
 from paramnoise.loops.evaluation import Progress
 from paramnoise.loops.fast.host_actor import BLOCK, HostActor
 from paramnoise.loops.fast.memory import keep_freed_memory
@@ -61,6 +61,7 @@ class Stepping:
         if learner.experience == "rollout" and self._has_axis:
             raise UsageError("seeds that learn from replay train side by side, and not those that learn from batches")
         self._envs = source.make_envs(self.seeds, num_envs, trains=True)
+        self._env_parts: dict[int, dict[str, np.ndarray]] = {}
         self._obs = self._envs.restart()
         self._starts, self._turns = np.ones(self._envs.num_envs, bool), 0
         self._resets, self._any_start = self._starts.copy(), True
@@ -127,23 +128,27 @@ class Stepping:
         self._learning.settle(self.progress.step)
         return self._learning.report(self.progress.step)
 
-    def state(self, member: int = 0) -> TrainState:
+    def state(self, member: int = 0, *, experience: bool = True) -> TrainState:
         """The state of training of one seed, with all that happened taken in."""
         self._learning.settle(self.progress.step)
-        return self._learning.state(member, self.progress.step)
+        return self._learning.state(member, self.progress.step, experience=experience)
 
     def snapshot(self, member: int) -> tuple[TrainState, dict[str, np.ndarray]]:
-        """All that is needed to go on as if never interrupted; the environments' part is that of all the seeds.
+        """All that one seed needs to go on as if never interrupted, alone or beside others.
 
         Replay in the host's memory is not copied: write the snapshot down before training goes on.
         """
         state, here = self.state(member), self._part(member)
-        own = {"seeds": np.array(self.seeds), "starts": self._starts[here].copy(), "resets": self._resets[here].copy()}
+        own = {
+            "seeds": np.array([self.seeds[member]]),
+            "starts": self._starts[here].copy(),
+            "resets": self._resets[here].copy(),
+        }
         if self._stacks is not None:
             own["stacks"] = np.asarray(self._stacks.array[member])
         parts = {
             "behind": self._learning.behind(),
-            "env": self._envs.snapshot(),
+            "env": self._envs.snapshot(here if len(self.seeds) > 1 else ALL),
             "feed": self._feed.snapshot(member),
         }
         return state, own | {
@@ -151,28 +156,35 @@ class Stepping:
         }
 
     def restore(self, member: int, state: TrainState, own: dict[str, np.ndarray]) -> None:
-        """Goes back to a snapshot; the environments replay their current episodes, once for all seeds."""
-        if own["seeds"].tolist() != list(self.seeds):
-            together = " ".join(map(str, own["seeds"]))
-            raise UsageError(f"seeds {together} were trained side by side and go on only together")
+        """Goes back to a snapshot; the environments replay their current episodes once every seed has one."""
+        if (saved := own["seeds"].tolist()) != [self.seeds[member]]:
+            raise UsageError(f"the checkpoint is of seed {' '.join(map(str, saved))}, and here is {self.seeds[member]}")
         self._learning.settle(self.progress.step)
         self._learning.restore(member, state)
         self._learning.restore_behind(below("behind/", own))
         self._loaded_at = -1
         self.progress.step = int(state.step)
         self._turns = self.progress.step // self._num_envs
-        if member == 0:
-            self._obs = self._envs.restore(below("env/", own))
         here = self._part(member)
         self._starts[here], self._resets[here] = own["starts"], own["resets"]
-        if not self._envs.replays:
-            self._starts[here] = self._resets[here] = True
-            self.progress.drop_running(member)
+        self._restore_environments(member, below("env/", own))
         self._any_start = bool(self._starts.any())
         if self._stacks is not None:
             self._stacks.array = self._stacks.array.at[member].set(own["stacks"])
         parts = below("feed/", own) | ({"stacks": own["stacks"]} if self._stacks is not None else {})
         self._feed.restore(member, parts, self.progress.step)
+
+    def _restore_environments(self, member: int, part: dict[str, np.ndarray]) -> None:
+        """Keeps one seed's part of a snapshot; with the last one the environments go back to it."""
+        self._env_parts[member] = part
+        if len(self._env_parts) < len(self.seeds):
+            return
+        parts, self._env_parts = [self._env_parts[i] for i in range(len(self.seeds))], {}
+        self._obs = self._envs.restore(self._envs.joined(parts))
+        if not self._envs.replays:
+            self._starts[:] = self._resets[:] = True
+            for each in range(len(self.seeds)):
+                self.progress.drop_running(each)
 
     def restore_learned(self, member: int, state: TrainState) -> None:
         """Knows what a state has learned, and is at its step; experience and environments are left as they are."""

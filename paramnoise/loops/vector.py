@@ -8,7 +8,7 @@ import gymnasium as gym
 import jax
 import numpy as np
 
-from paramnoise.loops.environments import Environments, EnvSource, EnvStep
+from paramnoise.loops.environments import ALL, Environments, EnvSource, EnvStep
 from paramnoise.validation import RunError, UsageError, require, warn_in_one_line
 
 MOST_REPLAYED = 100_000
@@ -80,8 +80,8 @@ class VectorEnv(Environments):
         self._shown = obs
         return EnvStep(obs, reward, terminated, truncated, ended, ended, next_obs)
 
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """The episode number, the actions so far and what is shown now, of every environment.
+    def snapshot(self, part: slice = ALL) -> dict[str, np.ndarray]:
+        """The episode number, the actions so far and what is shown now, of every environment or of those of one seed.
 
         Of an episode that is too long to be replayed there are no actions; a line says so once.
         """
@@ -93,9 +93,23 @@ class VectorEnv(Environments):
                 "a run resumed from this checkpoint starts another in its place, and does not go on exactly"
             )
         taken = {
-            f"actions-{i}": np.array(actions) for i, actions in enumerate(self._taken) if len(actions) <= MOST_REPLAYED
+            f"actions-{i}": np.array(actions)
+            for i, actions in enumerate(self._taken[part])
+            if len(actions) <= MOST_REPLAYED
         }
-        return {"episode": self._episode.copy(), "obs": self._shown.copy(), **taken}
+        return {"episode": self._episode[part].copy(), "obs": self._shown[part].copy(), **taken}
+
+    def joined(self, parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """One snapshot of those of every seed."""
+        if len(parts) == 1:
+            return parts[0]
+        whole = {name: np.concatenate([part[name] for part in parts]) for name in ("episode", "obs")}
+        first = np.cumsum([0, *(len(part["episode"]) for part in parts)]).tolist()
+        for start, part in zip(first, parts, strict=False):
+            for i in range(len(part["episode"])):
+                if f"actions-{i}" in part:
+                    whole[f"actions-{start + i}"] = part[f"actions-{i}"]
+        return whole
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
         """Brings every environment back to a snapshot by replaying its episode; returns the observations.
@@ -151,7 +165,9 @@ class VectorEnv(Environments):
         which = int(wrong[0])
         time = len(self._taken[which])
         when = f"at step {time}" if time <= MOST_REPLAYED else f"after step {MOST_REPLAYED}"
-        raise RunError(f"environment {which} gave a reward or observation that is not finite, {when}")
+        seed, own = self._places[which]
+        name = f"environment {own}" + f" of seed {seed}" * (len({seed for seed, _ in self._places}) > 1)
+        raise RunError(f"{name} gave a reward or observation that is not finite, {when}")
 
     @property
     def _name(self) -> str:

@@ -44,7 +44,7 @@ class Engine:
 
     def __str__(self) -> str:
         if self.name == "local":
-            return f"{self.local_workers} workers"
+            return f"{self.local_workers} worker{'s' * (self.local_workers != 1)}"
         limit = f", at most {self.workers} at once" if self.workers else ""
         return f"Ray {f'at {self.ray_address}' if self.ray_address else 'on this machine'}{limit}"
 

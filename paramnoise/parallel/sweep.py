@@ -1,4 +1,4 @@
-"""Runs independent pieces of work in worker processes, one core each, and stops them cleanly.
+"""Runs independent pieces of work in worker processes, each on its share of the cores, and stops them cleanly.
 
 A worker that dies, whatever the cause, costs its own piece only: another takes its place.
 """
@@ -68,10 +68,11 @@ def run_all(
     """
     waiting = list(reversed(tasks))
     log.parent.mkdir(parents=True, exist_ok=True)
-    accelerator = 1 / workers if whole_machine else None
+    workers = min(workers, len(tasks))
+    accelerator = 1 / workers if whole_machine and workers else None
     pool = [
         _Place(work, None if whole_machine else (number, workers), log.absolute(), accelerator)
-        for number in range(min(workers, len(tasks)))
+        for number in range(workers)
     ]
     asked = False
     try:

@@ -110,6 +110,14 @@ def is_in(directory: Path) -> bool:
     return (directory / INDEX).exists()
 
 
+def saved_step(directory: Path) -> int:
+    """The step of a directory's checkpoint; 0 if there is none, or none that can be read: who loads it says why."""
+    try:
+        return int(facts(directory)["step"]) if is_in(directory) else 0
+    except (UsageError, KeyError, TypeError, ValueError):
+        return 0
+
+
 def facts(directory: Path) -> dict[str, Any]:
     """The small facts of a checkpoint, whose arrays are not read; raises UsageError as `load` does."""
     return _read_index(directory)["facts"]

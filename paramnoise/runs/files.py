@@ -136,7 +136,7 @@ class RunFiles:
     def _keep_best(self) -> None:
         """Writes the agent as it is, without its experience, for others to evaluate: no run goes on from it."""
         best = self._directory.best()
-        state = self._loop.state(self._member)._replace(experience=())
+        state = self._loop.state(self._member, experience=False)
         facts = {
             "step": self._loop.step,
             "eval_return_mean": self._best,

@@ -80,6 +80,8 @@ def load_checked(loop: HostLoop, config: RunConfig, directory: RunDirectory) -> 
 
 def check_finite(loop: HostLoop, member: int) -> None:
     """Raises RunError if an array of the learner, such as a weight, holds NaN or infinity."""
-    for name, leaf in checkpoint.named_leaves(loop.state(member).learner).items():
+    for name, leaf in checkpoint.named_leaves(loop.state(member, experience=False).learner).items():
         if np.issubdtype(leaf.dtype, np.floating) and not np.isfinite(leaf).all():
-            raise RunError(f"{name} is not finite by step {loop.step}: learning has diverged (a lower rate may help)")
+            which = f" of seed {loop.seeds[member]}" * (len(loop.seeds) > 1)
+            what = f"{name}{which} is not finite by step {loop.step}"
+            raise RunError(f"{what}: learning has diverged (a lower rate may help)")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from paramnoise.loops.host import HostLoop
+from paramnoise.runs import checkpoint
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.display import Bar, StopFlag, bar, describe, stop_on_signals
@@ -61,7 +62,8 @@ def run_together(
 ) -> list[dict[str, Any]]:
     """Trains several seeds of one config, of an agent that learns from replay, side by side; otherwise as `run`.
 
-    Each has its run directory; they are stopped, and resumed, together. `watcher` hears of the rows of all of them.
+    Each has its run directory, with which it can go on alone, too; together they go on from one step. `watcher` hears
+    of the rows of all of them.
     """
     alike = {repr(dataclasses.replace(config, seed=0)) for config in configs}
     if len(alike) != 1 or len({config.seed for config in configs}) != len(configs):
@@ -90,14 +92,12 @@ def _run(
             directory.check(own, resume)
         for directory in directories:
             stack.enter_context(only_writer(directory.path))
+        if len({checkpoint.saved_step(directory.checkpoint) for directory in directories}) > 1:
+            raise UsageError(f"runs side by side are at different steps: go on with each alone ({paths[0]})")
         files = [
             RunFiles(loop, member, own, directory, checkpoint_seconds, tensorboard)
             for member, (own, directory) in enumerate(zip(configs, directories, strict=True))
         ]
-        if len({each.first_step for each in files}) > 1:
-            raise UsageError(
-                "runs side by side were saved at different steps and cannot go on: remove them to start over"
-            )
         for each in files:
             each.begin()
         on_start(loop)

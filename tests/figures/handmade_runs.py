@@ -3,8 +3,6 @@
 import math
 from pathlib import Path
 
-import numpy as np
-
 from paramnoise.figures.atari_figure import ATARI, AtariScale
 from paramnoise.figures.atari_runs import AtariRun
 from paramnoise.figures.seed_groups import SeedGroup
@@ -22,21 +20,18 @@ def row(step: int, train: float, score: float = math.nan) -> dict[str, float]:
     return {"step": step, "eval_return_mean": score, "eval_return_median": score + 1, "train_return_mean": train}
 
 
-def leave(
-    each: AtariRun, rows: list[dict[str, float]], *, saved_with: tuple[int, ...], status: str = "finished"
-) -> None:
+def leave(each: AtariRun, rows: list[dict[str, float]], *, status: str = "finished") -> None:
     """Leaves a run directory that ends with the last of the rows."""
     each.directory.write_config(each.config)
     each.directory.write_rows(rows)
     summary = {"status": status, "steps": rows[-1]["step"], "final_eval_return_mean": rows[-1]["eval_return_mean"]}
     each.directory.write_summary(summary)
-    checkpoint.save(each.directory.checkpoint, {}, {"seeds": np.array(saved_with)}, {"step": rows[-1]["step"]})
+    checkpoint.save(each.directory.checkpoint, {}, {}, {"step": rows[-1]["step"]})
 
 
 def finish(group: SeedGroup, base: float) -> None:
     """Leaves the whole group finished; the returns of a seed are its number more than `base`."""
-    seeds = tuple(each.config.seed for each in group.runs)
     for each in group.runs:
         value = base + each.config.seed
         rows = [row(10, math.nan), row(20, value, value + 10), row(30, math.nan), row(40, value + 1, value + 20)]
-        leave(each, rows, saved_with=seeds)
+        leave(each, rows)

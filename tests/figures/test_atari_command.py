@@ -111,7 +111,7 @@ def test_a_part_of_the_grid_can_be_asked_for(finished):
 def test_runs_in_which_no_game_has_ended_make_no_figure(tmp_path, monkeypatch):
     (group, *_) = groups(tmp_path)
     for run in group.runs:
-        leave(run, [row(10, math.nan), row(40, math.nan, -21.0)], saved_with=(0, 1))
+        leave(run, [row(10, math.nan), row(40, math.nan, -21.0)])
     status, printed = call(f"{SMOKE} --explorations parameter --out {tmp_path}")
     assert (status, printed.splitlines()[-1]) == (0, "no figure, since no game has ended yet")
     assert rows_of(tmp_path / "atari/scores.csv")[0]["mean"] == "-21.0"
@@ -165,6 +165,6 @@ def test_a_group_is_trained_in_one_process_and_could_go_on_together(tmp_path, mo
     for run in group.runs:
         assert run.directory.summary()["steps"] == 40
         assert [int(each["step"]) for each in run.directory.rows()] == [10, 20, 30, 40]
-        assert run.saved_with() == (0, 1)
+        assert run.saved_at() == 40
     assert [each["step"] for each in rows_of(tmp_path / "atari/scores.csv")] == ["40", "40"]
     assert "no game has ended yet" in printed

@@ -84,7 +84,7 @@ def test_rows_are_those_that_every_run_of_the_figure_has(tmp_path):
     run = groups(tmp_path)[0].runs[0]
     # It ended at 26 once, and went on; 60 is more than is asked for.
     rows = [row(10, 1.0), row(20, 2.0, 12.0), row(26, 3.0, 13.0), row(30, 4.0), row(40, 5.0, 15.0), row(60, 6.0, 16.0)]
-    leave(run, rows, saved_with=(0,))
+    leave(run, rows)
     assert [point.step for point in run.curve()] == [10, 20, 30, 40]
     assert [score.step for score in run.scores()] == [20, 40]
     assert [score.step for score in asked(SeedGroup((run,)), 26).runs[0].scores()] == [20, 26]
@@ -105,15 +105,14 @@ def test_seeds_that_join_later_train_by_themselves(tmp_path):
     assert seeds_of(more.unfinished()) == [[2, 3]]
     assert more.unfinished()[0].name == "Pong/parameter (seeds 2, 3)"
     finish(SeedGroup(more.runs[2:]), 0.0)
-    assert seeds_of(asked(more, 80).unfinished()) == [[0, 1], [2, 3]]
+    assert seeds_of(asked(more, 80).unfinished()) == [[0, 1, 2, 3]]
 
 
-def test_a_group_does_not_go_on_without_one_of_its_seeds(tmp_path):
+def test_a_seed_of_a_group_goes_on_without_the_others(tmp_path):
     finish(groups(tmp_path)[0], 0.0)
     fewer = groups(tmp_path, dataclasses.replace(TINY, seeds=1))[0]
     assert fewer.unfinished() == []
-    with pytest.raises(UsageError, match="give --seeds 2 or more"):
-        asked(fewer, 80).unfinished()
+    assert seeds_of(asked(fewer, 80).unfinished()) == [[0]]
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_is_apart_from_those_not_begun(tmp_path):
@@ -123,12 +122,19 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_is_apart_from_those_n
 
 
 @pytest.mark.parametrize("lost", ["summary.json", "checkpoint/checkpoint.json"])
-def test_seeds_go_on_together_whatever_a_kill_left_of_them(tmp_path, lost):
+def test_of_a_group_that_was_killed_at_its_end_only_those_go_on_that_have_not_finished(tmp_path, lost):
     group = groups(tmp_path)[0]
     finish(group, 0.0)
     (group.runs[0].directory.path / "summary.json").unlink()
     (group.runs[0].directory.path / lost).unlink(missing_ok=True)
-    assert seeds_of(group.unfinished()) == [[0, 1]]
+    assert seeds_of(group.unfinished()) == [[0]]
+
+
+def test_seeds_that_were_saved_at_different_steps_go_on_apart(tmp_path):
+    group = groups(tmp_path, dataclasses.replace(TINY, seeds=3))[0]
+    for run, steps in zip(group.runs, (10, 20, 10), strict=True):
+        leave(run, [row(steps, 0.0)], status="interrupted")
+    assert seeds_of(group.unfinished()) == [[0, 2], [1]]
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"file": "none.npz"}', '{"file": "checkpoint.json"}'])
@@ -137,7 +143,7 @@ def test_a_damaged_checkpoint_is_left_for_training_to_complain_of(tmp_path, text
     group.runs[0].directory.write_config(group.runs[0].config)
     group.runs[0].directory.checkpoint.mkdir()
     (group.runs[0].directory.checkpoint / "checkpoint.json").write_text(text)
-    assert group.runs[0].saved_with() == ()
+    assert group.runs[0].saved_at() == 0
     assert seeds_of(group.unfinished()) == [[0], [1]]
 
 
@@ -145,7 +151,7 @@ def test_a_group_that_was_begun_comes_first(tmp_path):
     parameter, greedy, two_heads = groups(tmp_path)
     finish(greedy, 0.0)
     for run in two_heads.runs:
-        leave(run, [row(20, 1.0, 2.0)], saved_with=(0, 1), status="interrupted")
+        leave(run, [row(20, 1.0, 2.0)], status="interrupted")
     assert [part.name for part in seed_groups.in_order([parameter, greedy, two_heads])] == [
         "Pong/epsilon-greedy-two-heads (seeds 0, 1)",
         "Pong/parameter (seeds 0, 1)",
@@ -156,7 +162,7 @@ def test_a_groups_summary_is_the_median_score_and_the_least_steps(tmp_path):
     group = groups(tmp_path, dataclasses.replace(TINY, seeds=3))[0]
     assert group.summary() is None
     for run, (steps, score) in zip(group.runs, [(40, 5.0), (40, 9.0), (20, 1.0)], strict=True):
-        leave(run, [row(steps, 0.0, score)], saved_with=(0, 1, 2))
+        leave(run, [row(steps, 0.0, score)])
     assert group.summary() == {"steps": 20, "final_eval_return_mean": 5.0}
     assert group.steps_done() == 20
 

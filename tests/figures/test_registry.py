@@ -50,7 +50,7 @@ def test_every_figure_has_the_options_that_all_share_and_no_two_meanings_for_a_s
 def test_a_figure_of_ones_own_is_run_and_drawn_by_name(mine, tmp_path, capsys):
     assert main(f"reproduce mine --workers 1 --out {tmp_path}".split()) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("mine: 2 runs, 0 on disk, 1 workers\n[1/2] CartPole-v1/none/seed-0: return ")
+    assert printed.startswith("mine: 2 runs, 0 on disk, 1 worker\n[1/2] CartPole-v1/none/seed-0: return ")
     assert (tmp_path / "mine/CartPole-v1/epsilon-greedy/seed-0/summary.json").exists()
     assert len((tmp_path / "mine/results.csv").read_text().splitlines()) == 1 + 4
     (tmp_path / "mine/mine.png").unlink()

@@ -2,16 +2,19 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
 
+from paramnoise.cli import main
 from paramnoise.figures.base import FIGURES
 from paramnoise.figures.curves import CurveArguments, CurveScale
 from paramnoise.figures.pieces import SilentLine
 from paramnoise.parallel.engine import Engine
 from paramnoise.runs.directory import RunDirectory
-from paramnoise.validation import RunError, UsageError
+from paramnoise.runs.run import run_together
+from paramnoise.validation import UsageError
 
 TINY = CurveScale(envs=("Pendulum-v1",), seeds=2, steps=60, eval_every=30, eval_episodes=1)
 ASKED = {field.name: getattr(TINY, field.name) for field in dataclasses.fields(TINY)}
@@ -57,8 +60,20 @@ def test_a_trained_group_is_ordinary_runs_that_are_not_trained_again(tmp_path):
     assert sweep(tmp_path, explorations=("parameter",)).todo == []
     longer = sweep(tmp_path, explorations=("parameter",), steps=90).todo
     assert [piece.name for piece in longer] == ["Pendulum-v1/parameter (seeds 0, 1)"]
-    with pytest.raises(UsageError, match="give --seeds 2 or more"):
-        sweep(tmp_path, explorations=("parameter",), steps=90, seeds=1)
-    alone, _ = sweep(tmp_path, explorations=("parameter",), steps=90, side_by_side=False).todo
-    with pytest.raises((UsageError, RunError), match="go on only together"):
-        alone.train(SilentLine())
+    for more in ({"seeds": 1}, {"side_by_side": False}):  # those that were trained together go on alone, too
+        (alone,) = sweep(tmp_path, explorations=("parameter",), **{"steps": 90, **more}).todo
+        assert alone.train(SilentLine())
+        assert alone.stopped_after() == 90
+    assert sweep(tmp_path, explorations=("parameter",), steps=90).todo == []
+    assert main(f"evaluate {tmp_path}/ddpg-dense/Pendulum-v1/parameter/seed-1 --episodes 1".split()) == 0
+
+
+def test_seeds_that_a_kill_left_at_different_steps_go_on_apart(tmp_path):
+    (group,) = sweep(tmp_path, explorations=("parameter",)).todo
+    assert group.train(SilentLine())
+    shutil.rmtree(group.runs[1].directory.checkpoint)
+    longer = sweep(tmp_path, explorations=("parameter",), steps=90)
+    assert [piece.name for piece in longer.todo] == [f"Pendulum-v1/parameter (seed {seed})" for seed in (0, 1)]
+    runs = longer.runs
+    with pytest.raises(UsageError, match="at different steps: go on with each alone"):
+        run_together([each.config for each in runs], [each.directory.path for each in runs], resume=True)

@@ -10,6 +10,7 @@ from paramnoise.agents import DQNConfig, ESConfig, PPOConfig, TD3Config, dqn, es
 from paramnoise.agents.base import Spaces
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
+from paramnoise.validation import RunError
 
 SEEDS = (3, 7)
 PENDULUM = Spaces((3,), 1, False)
@@ -94,11 +95,40 @@ def test_what_was_learned_alone_comes_back_without_experience():
     assert not np.any(after.state(1).experience.data.obs)
 
 
-def test_a_group_goes_on_only_as_a_whole():
-    loop, alone = make_loop("td3"), make_loop("td3", [3])
+def test_one_of_a_group_goes_on_alone_and_as_part_of_another():
+    together, alone, others = make_loop("td3"), make_loop("td3", [7]), make_loop("td3", [7, 3])
+    trained(together, 76)
+    alone.restore(*together.snapshot(1))
+    for member, before in enumerate((1, 0)):
+        others.restore(*together.snapshot(before), member)
+    rows = [trained(loop)[-1] for loop in (together, alone, others)]
+    for one, other in ((rows[0][1], rows[1][0]), (rows[0][1], rows[2][0]), (rows[0][0], rows[2][1])):
+        for name, value in one.items():
+            np.testing.assert_allclose(other[name], value, rtol=1e-3, err_msg=name)
+
+
+def test_a_checkpoint_of_another_seed_is_refused():
+    loop = make_loop("td3")
     trained(loop, 20)
-    with pytest.raises(pn.UsageError, match="seeds 3 7 were trained side by side and go on only together"):
-        alone.restore(*loop.snapshot(0), 0)
+    with pytest.raises(pn.UsageError, match="the checkpoint is of seed 7, and here is 3"):
+        loop.restore(*loop.snapshot(1), 0)
+
+
+def test_an_environment_that_gives_nan_is_named_by_its_seed():
+    class Broken(gym.RewardWrapper):
+        made = 0
+
+        def __init__(self, env):
+            super().__init__(env)
+            self.number, Broken.made = Broken.made, Broken.made + 1
+
+        def reward(self, reward):
+            return float("nan") if self.number == 4 else reward  # the first was the source's, then two of each seed
+
+    learner, exploration, _ = CASES["td3"]
+    loop = HostLoop(learner, exploration, vector_source(lambda: Broken(pendulum())), seeds=SEEDS, num_envs=2)
+    with pytest.raises(RunError, match="environment 1 of seed 7 gave"):
+        trained(loop, 20)
 
 
 def test_agents_that_do_not_learn_from_replay_and_overlap_are_refused():

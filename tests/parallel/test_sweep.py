@@ -148,8 +148,8 @@ def tell_memory(task: Task, line: Line) -> bool:
 @pytest.mark.parametrize(("workers", "share"), [(1, "all"), (3, "0.300")])
 def test_workers_with_the_whole_machine_share_the_accelerators_memory(tmp_path, monkeypatch, workers, share):
     monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
-    task = Task(tmp_path, "memory")
-    list(run_all(tell_memory, [task], workers, lambda: False, tmp_path / "log", whole_machine=True))
+    tasks = [Task(tmp_path, "memory")] * workers
+    list(run_all(tell_memory, tasks, 3, lambda: False, tmp_path / "log", whole_machine=True))
     assert (tmp_path / "memory").read_text() == share
 
 
@@ -157,8 +157,8 @@ def test_workers_with_the_whole_machine_share_the_accelerators_memory(tmp_path, 
 def test_a_worker_has_its_cores_and_no_accelerator_or_the_whole_machine(tmp_path, monkeypatch, whole_machine):
     for name in ("JAX_PLATFORMS", "PJRT_NPROC"):
         monkeypatch.delenv(name, raising=False)
-    task = Task(tmp_path, "place")
-    list(run_all(tell_place, [task], cores(), lambda: False, tmp_path / "log", whole_machine=whole_machine))
+    tasks = [Task(tmp_path, "place")] * cores()
+    list(run_all(tell_place, tasks, 100, lambda: False, tmp_path / "log", whole_machine=whole_machine))
     assert (tmp_path / "place").read_text() == (f"{cores()} None 0" if whole_machine else "1 cpu 1")
 
 

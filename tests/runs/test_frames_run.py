@@ -168,8 +168,13 @@ def test_seeds_side_by_side_have_a_run_directory_each_and_resume_together(tmp_pa
     for one, other in zip(whole, parts, strict=True):
         assert rows(one) == rows(other)
     assert rows(whole[0]) != rows(whole[1])
-    with pytest.raises(UsageError, match="seeds 3 5 were trained side by side"):
-        run(dataclasses.replace(configs[0], steps=140), parts[0], resume=True, watcher=StopAt(10**9))
+    for place in (0, 1):  # each goes on alone, too, as it does beside the other
+        run(dataclasses.replace(configs[place], steps=140), parts[place], resume=True, watcher=StopAt(10**9))
+    run_together([dataclasses.replace(each, steps=140) for each in configs], whole, resume=True, watcher=StopAt(10**9))
+    for one, other in zip(whole, parts, strict=True):
+        for mine, theirs in zip(rows(one), rows(other), strict=True):
+            numbers = [{name: float(cell or "nan") for name, cell in row.items()} for row in (mine, theirs)]
+            assert numbers[0] == pytest.approx(numbers[1], rel=1e-3, nan_ok=True)
 
 
 def test_runs_side_by_side_differ_in_their_seeds_alone(tmp_path):
