@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,12 +29,14 @@ from paramnoise.networks.normaliser import Normaliser
 from paramnoise.networks.own import OwnActor, make_network
 from paramnoise.networks.policies import DeterministicPolicy
 from paramnoise.noise.many import loops_are_cheap
-from paramnoise.validation import require
+from paramnoise.validation import lookup, require
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TD3Config(ActorCriticConfig):
     """Settings of TD3."""
+
+    added_later: ClassVar = ("actor_climbs",)
 
     policy_delay: int = 2
     """Train steps of the critics per step of the actor and of all targets."""
@@ -41,14 +44,24 @@ class TD3Config(ActorCriticConfig):
     """The standard deviation of the noise on the target's actions, in units of half the action range."""
     target_noise_clip: float = 0.5
     """What that noise is clipped to."""
+    actor_climbs: Literal["first", "least"] = "first"
+    """What the actor climbs: the first critic, as in the paper, or the lesser of both, as SBX's does and SAC."""
     random_steps: int = 1_000
     """Environment steps at the beginning whose actions are uniformly random, whatever explores."""
 
     def __post_init__(self) -> None:
         require(self.policy_delay >= 1, "policy_delay", self.policy_delay, "at least 1")
+        lookup("actor_climbs", self.actor_climbs, CLIMBED)
         for name in ("target_noise", "target_noise_clip", "random_steps"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
         super().__post_init__()
+
+
+CLIMBED: dict[str, Callable[[Critics, Array, Array], Array]] = {
+    "first": lambda critics, obs, action: critics[0](obs, action),
+    "least": lambda critics, obs, action: jnp.min(values_of(critics, obs, action)),
+}
+"""The value of an action that the actor climbs, by `actor_climbs`."""
 
 
 class Networks(NamedTuple):
@@ -129,7 +142,8 @@ def update(config: TD3Config, state: TD3State, batch: Transition) -> tuple[TD3St
     critics, critics_after = descend(of_critics, state.networks.critics, critics_before, gradient)
 
     def improve() -> tuple[Array, Actor | OwnActor, Any, Networks]:
-        value, gradient = jax.value_and_grad(actor_loss)(state.networks.actor, critics, batch.obs)
+        loss = functools.partial(actor_loss, config)
+        value, gradient = jax.value_and_grad(loss)(state.networks.actor, critics, batch.obs)
         actor, after = descend(of_actor, state.networks.actor, actor_before, gradient)
         return value, actor, after, optax.incremental_update(Networks(actor, critics), state.targets, config.tau)
 
@@ -172,6 +186,7 @@ def td_errors(config: TD3Config, critics: Critics, targets: Networks, transition
     return values_of(critics, transition.obs, transition.action) - jax.lax.stop_gradient(target)
 
 
-def actor_loss(actor: Actor | OwnActor, critics: Critics, obs: Array) -> Array:
-    """Minus what the first critic says of the actor's actions, in the mean over normalised observations."""
-    return -jnp.mean(jax.vmap(lambda o: critics[0](o, actor(o)))(obs))
+def actor_loss(config: TD3Config, actor: Actor | OwnActor, critics: Critics, obs: Array) -> Array:
+    """Minus what the critic that it climbs says of the actor's actions, in the mean over normalised observations."""
+    climbed = CLIMBED[config.actor_climbs]
+    return -jnp.mean(jax.vmap(lambda o: climbed(critics, o, actor(o)))(obs))

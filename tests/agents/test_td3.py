@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 
 import equinox as eqx
@@ -134,7 +135,7 @@ def test_the_actor_climbs_the_first_critic_as_it_is_after_its_own_step(state):
     before, _ = UPDATE(state, batch())
     after, terms = UPDATE(before, batch())
     obs = batch().obs
-    loss = jax.jit(jax.value_and_grad(td3.actor_loss))
+    loss = jax.jit(jax.value_and_grad(functools.partial(td3.actor_loss, CONFIG)))
     value, gradient = loss(before.networks.actor, after.networks.critics, obs)
     np.testing.assert_allclose(terms["actor_loss"], value, rtol=1e-5)
     first, second = after.networks.critics
@@ -148,6 +149,19 @@ def test_the_actor_climbs_the_first_critic_as_it_is_after_its_own_step(state):
     )
     pairs = zip(jax.tree.leaves(gradient), jax.tree.leaves(moves), strict=True)
     assert sum(np.vdot(slope, move) for slope, move in pairs) < 0
+
+
+def test_the_actor_may_climb_the_lesser_of_both_critics_at_each_observation(state):
+    actor, obs = state.networks.actor, batch().obs
+    first, second = state.networks.critics
+    second = constant(second, np.mean([first(o, actor(o)) for o in obs]))
+    values = np.array([[critic(o, actor(o)) for o in obs] for critic in (first, second)])
+    assert set(values.argmin(axis=0)) == {0, 1}  # neither is the lesser one everywhere
+    least = dataclasses.replace(CONFIG, actor_climbs="least")
+    loss = td3.actor_loss(least, actor, (first, second), obs)
+    np.testing.assert_allclose(loss, -values.min(axis=0).mean(), rtol=1e-5)
+    with pytest.raises(UsageError, match="actor_climbs"):
+        TD3Config(actor_climbs="both")
 
 
 def test_td3_finds_the_best_action_and_its_value_past_the_time_limit():
