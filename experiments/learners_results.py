@@ -34,8 +34,14 @@ def whole(points: Iterable[Point]) -> list[Point]:
         point
         for point in points
         if ends[point.env, point.algorithm, point.exploration, point.seed] >= AGENTS[point.algorithm].steps
-        and point.seed < AGENTS[point.algorithm].seeds
+        and point.seed in decided(point.algorithm, point.exploration)
     ]
+
+
+def decided(agent: str, side: str) -> range:
+    """The seeds of an agent, ours or its peer."""
+    first = AGENTS[agent].first_seed if side == OURS else 0
+    return range(first, first + AGENTS[agent].seeds)
 
 
 def scores(points: Iterable[Point], agent: str, side: str) -> dict[str, np.ndarray]:
@@ -55,7 +61,10 @@ class Ratio(NamedTuple):
     ours: float
     """The interquartile mean of all runs of all tasks, each between the bounds of its task."""
     theirs: float
+    on_the_scale: Estimate
+    """The ratio of these two."""
     ratio: Estimate
+    """The same with each task in units of the peer's interquartile mean there: what the verdict is of."""
     runs: int
     """Whole runs, of both sides."""
     of: int
@@ -75,7 +84,8 @@ def compare(points: Sequence[Point], agent: str) -> Ratio | None:
     ours, theirs = ([scaled(env, side[env]) for env in TASKS] for side in sides)
     means = [float(interquartile_mean(np.concatenate(side))) for side in (ours, theirs)]
     runs, of = sum(len(task) for side in (ours, theirs) for task in side), 2 * len(TASKS) * AGENTS[agent].seeds
-    return Ratio(means[0], means[1], estimate_ratio(ours, theirs), runs, of)
+    ratios = (estimate_ratio(ours, theirs, in_their_units=whether) for whether in (False, True))
+    return Ratio(means[0], means[1], *ratios, runs, of)
 
 
 def _yes(holds: bool) -> str:
@@ -90,8 +100,9 @@ def lines(points: Sequence[Point]) -> list[str]:
             found.append(f"{agent}: not all tasks have a whole run of both sides yet")
             continue
         found.append(
-            f"{agent}: interquartile mean {result.ours:.3f}, {compared.library} {result.theirs:.3f}; ratio "
-            f"{result.ratio.value:.3f} (95 % interval {result.ratio.low:.3f} to {result.ratio.high:.3f}); "
+            f"{agent}: interquartile mean {result.ours:.3f}, {compared.library} {result.theirs:.3f}; "
+            f"ratio with tasks alike {result.ratio.value:.3f} "
+            f"(95 % interval {result.ratio.low:.3f} to {result.ratio.high:.3f}); "
             f"{result.runs} of {result.of} runs; lower end at least {ASKED}: {result.verdict}"
         )
     return found
@@ -99,17 +110,18 @@ def lines(points: Sequence[Point]) -> list[str]:
 
 def ratios_table(points: Sequence[Point]) -> str:
     """A row per agent, run or not."""
-    heads = ("agent", "peer", "IQM, ours", "IQM, peer", "ratio (95% interval)", f"lower end at least {ASKED}", "runs")
+    shown = ("IQM, ours", "IQM, peer", "ratio of these", "ratio, tasks alike (95% interval)")
+    heads = ("agent", "peer", *shown, f"lower end at least {ASKED}", "runs")
     rows: list[Sequence[str]] = []
     for agent, compared in AGENTS.items():
         name, result = (agent.upper(), LIBRARIES[compared.library]), compare(points, agent)
         if result is None:
             has_some = any(point.algorithm == agent for point in points)
-            rows.append((*name, "not all tasks run yet" if has_some else "not run yet", "", "", "", ""))
+            rows.append((*name, "not all tasks run yet" if has_some else "not run yet", "", "", "", "", ""))
             continue
-        interval = estimate_text(result.ratio, ".2f")
+        ratios = (estimate_text(ratio, ".2f") for ratio in (result.on_the_scale, result.ratio))
         of = f"{result.runs} of {result.of}"
-        rows.append((*name, f"{result.ours:.3f}", f"{result.theirs:.3f}", interval, result.verdict, of))
+        rows.append((*name, f"{result.ours:.3f}", f"{result.theirs:.3f}", *ratios, result.verdict, of))
     return markdown_table(heads, rows)
 
 

@@ -207,7 +207,7 @@ def all_runs(out: Path, agents: Iterable[str], seeds: int | None, steps: int | N
                 continue
             folder, own_steps = out / NAME, steps or AGENTS[agent].steps
             for env in TASKS:
-                runs.append(our_run(folder, agent, env, seed, own_steps))
+                runs.append(our_run(folder, agent, env, AGENTS[agent].first_seed + seed, own_steps))
                 runs.append(PeerRun(folder, agent, env, seed, own_steps))
     return runs
 

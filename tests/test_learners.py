@@ -40,7 +40,7 @@ def both_sides(seeds, ours=0.9, theirs=0.6):
         p
         for side, score in sides.items()
         for env in TASKS
-        for seed in range(seeds)
+        for seed in results.decided("td3", side)[:seeds]
         for p in curve(env, side, seed, score)
     ]
 
@@ -49,7 +49,7 @@ def test_a_run_of_ours_is_beside_its_peer_s_and_has_the_settings_that_are_compar
     runs = learners_runs.all_runs(tmp_path, AGENTS, 2, None)
     assert len(runs) == 2 * 3 * len(TASKS) * 2
     ours, theirs = runs[:2]
-    assert ours.directory.path == tmp_path / "learners/HalfCheetah-v4/td3-ours/seed-0"
+    assert ours.directory.path == tmp_path / "learners/HalfCheetah-v4/td3-ours/seed-10"
     assert theirs.path == tmp_path / "learners/HalfCheetah-v4/td3-sbx/seed-0/curve.csv"
     assert ours.steps == theirs.steps == 300_000
     assert len({each.name for each in runs}) == len(runs)  # a sweep counts them by their names
@@ -85,9 +85,11 @@ def test_ppo_is_compared_by_its_defaults_and_evaluated_between_whole_batches(tmp
 
 
 def test_a_score_is_the_mean_return_of_the_last_evaluations_of_a_whole_run():
-    points = [point for env in TASKS for seed in (1, 0) for point in curve(env, OURS, seed, 0.1 + seed)]
-    points += curve(TASKS[0], OURS, 2, 0.5, end=END - 1)  # on its way
-    points += curve(TASKS[0], OURS, AGENTS["td3"].seeds, 0.5)  # nobody decided on so many
+    ours = results.decided("td3", OURS)
+    points = [point for env in TASKS for seed in (1, 0) for point in curve(env, OURS, ours[seed], 0.1 + seed)]
+    points += curve(TASKS[0], OURS, ours[2], 0.5, end=END - 1)  # on its way
+    points += curve(TASKS[0], OURS, ours.stop, 0.5)  # nobody decided on so many
+    points += curve(TASKS[0], OURS, ours.start - 1, 0.5)  # looked at before a setting was decided
     found = results.scores(points, "td3", OURS)
     assert list(found) == list(TASKS)
     for env, task in found.items():
@@ -99,10 +101,12 @@ def test_the_ratio_is_ours_over_theirs_and_no_verdict_before_all_runs_are_whole(
     some = results.compare(both_sides(3), "td3")
     assert (some.ours, some.theirs) == pytest.approx((0.9, 0.6))
     assert tuple(some.ratio) == pytest.approx((1.5, 1.5, 1.5))
-    assert (some.runs, some.of, some.verdict) == (18, 60, "42 runs missing")
-    assert results.compare(both_sides(10), "td3").verdict == "yes"
-    assert results.compare(both_sides(10, ours=0.4), "td3").verdict == "no"
-    assert results.compare([p for p in both_sides(10) if p.env != TASKS[1]], "td3") is None
+    assert some.on_the_scale == some.ratio
+    all_of_them = AGENTS["td3"].seeds
+    assert (some.runs, some.of, some.verdict) == (18, 6 * all_of_them, f"{6 * all_of_them - 18} runs missing")
+    assert results.compare(both_sides(all_of_them), "td3").verdict == "yes"
+    assert results.compare(both_sides(all_of_them, ours=0.4), "td3").verdict == "no"
+    assert results.compare([p for p in both_sides(3) if p.env != TASKS[1]], "td3") is None
 
 
 def test_a_peer_s_run_is_finished_once_its_curve_is_whole(tmp_path):
@@ -176,17 +180,18 @@ def test_the_page_shows_the_results_that_are_kept():
 def test_a_row_of_the_page_has_the_ratio_and_what_is_missing(tmp_path):
     points = both_sides(3)
     td3, sac, ppo = results.ratios_table(points).splitlines()[2:]
-    assert td3 == "| TD3 | SBX | 0.900 | 0.600 | 1.50 (1.50 to 1.50) | 42 runs missing | 18 of 60 |"
-    assert sac == "| SAC | SBX | not run yet |  |  |  |  |"
-    assert ppo == "| PPO | Stable-Baselines3 | not run yet |  |  |  |  |"
+    ratio = "1.50 (1.50 to 1.50)"
+    assert td3 == f"| TD3 | SBX | 0.900 | 0.600 | {ratio} | {ratio} | 102 runs missing | 18 of 120 |"
+    assert sac == "| SAC | SBX | not run yet |  |  |  |  |  |"
+    assert ppo == "| PPO | Stable-Baselines3 | not run yet |  |  |  |  |  |"
     some = results.ratios_table([point for point in points if point.env == TASKS[0]])
     assert "| TD3 | SBX | not all tasks run yet |" in some
     hopper = results.tasks_table([p for p in points if (p.env, p.exploration) != ("Hopper-v4", "sbx")]).splitlines()[3]
-    assert hopper == "| TD3 | Hopper-v4 | 3209 (3209 to 3209) | none | 3 of 10 | 0 of 10 |"
+    assert hopper == "| TD3 | Hopper-v4 | 3209 (3209 to 3209) | none | 3 of 20 | 0 of 20 |"
     results.draw(points, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["td3.png"]
     assert results.pictures(points) == "![TD3: ours and SBX](../results/learners/td3.png)"
-    assert results.lines(points)[0].endswith("18 of 60 runs; lower end at least 0.8: 42 runs missing")
+    assert results.lines(points)[0].endswith("18 of 120 runs; lower end at least 0.8: 102 runs missing")
 
 
 def test_an_unknown_agent_is_one_line(tmp_path, capsys):

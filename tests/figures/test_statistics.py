@@ -186,6 +186,18 @@ def test_a_ratio_of_interquartile_means_resamples_both_sides():
     assert ratio.low <= one_sided.low < 2.0 < one_sided.high < ratio.high
 
 
+def test_in_the_others_units_each_task_counts_alike_in_a_ratio():
+    high, low = np.array([90.0, 100.0, 100.0, 110.0]), np.array([1.0, 2.0, 2.0, 3.0])
+    ours = [high * 1.5, low * 0.5]  # 1.5 and 0.5 of the others
+    assert estimate_ratio(ours, [high, low]).value == pytest.approx((135 + 150 + 1 + 1.5) / (90 + 100 + 2 + 3), abs=0.4)
+    ratio = estimate_ratio(ours, [high, low], in_their_units=True)
+    shares = np.sort(np.concatenate([1.5 * high / 100, 0.5 * low / 2]))
+    assert ratio.value == pytest.approx(shares[2:-2].mean())  # theirs is 1
+    assert ratio == pytest.approx(estimate_ratio([ours[0] * 7, ours[1]], [high * 7, low], in_their_units=True))
+    same = estimate_ratio([high, low], [high, low], in_their_units=True)
+    assert same.low < same.value == 1.0 < same.high
+
+
 def test_a_p_value_is_the_share_of_all_ways_to_share_out_the_runs_that_are_as_far_apart():
     ours, others = np.array([0.9, 0.4, 0.8, 0.7]), np.array([0.1, 0.5, 0.3])
     pooled = np.concatenate([ours, others])
