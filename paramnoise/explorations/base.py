@@ -147,6 +147,11 @@ def is_fixed_by_episode(exploration: Exploration) -> bool:
     return exploration.fixes_episodes and issubclass(_definer(cls, "fixes_episodes"), _definer(cls, "act"))
 
 
+def acts_by_clean_policy(exploration: Exploration) -> bool:
+    """Whether what acts on the host is the clean policy, whatever the state: there is no `acting_policy` of its own."""
+    return _definer(type(exploration), "acting_policy") is Exploration
+
+
 def _definer(cls: type, name: str) -> type:
     """The class whose method an object of `cls` uses."""
     return next(base for base in cls.__mro__ if name in vars(base))

@@ -18,7 +18,7 @@ from paramnoise.explorations.base import Exploration, is_fixed_by_episode
 from paramnoise.keys import ACT, RANDOM
 from paramnoise.loops.environments import ALL, EnvSource, EnvStep, with_terminal_limits
 from paramnoise.loops.evaluation import Progress
-from paramnoise.loops.fast.host_actor import BLOCK, HostActor
+from paramnoise.loops.fast.host_actor import BLOCK, HostActor, HostActors
 from paramnoise.loops.fast.memory import keep_freed_memory
 from paramnoise.loops.feeds import Feed, below
 from paramnoise.loops.feeds.frames import FrameFeed
@@ -76,7 +76,7 @@ class Stepping:
         self._programs = shared_programs(learner, exploration, self._feed, keys[0], obs, side_by_side)
         fits = not self._shows_frames and HostActor.fits(exploration, self._programs.policy_shape)
         block = self._feed.block or BLOCK
-        self._actors = [HostActor(exploration, seed, num_envs, block) for seed in self.seeds if fits]
+        self._actors = HostActors(exploration, self.seeds, num_envs, block) if fits else None
         self._is_fixed = is_fixed_by_episode(exploration)
         if not overlap:  # with it, what waits would decide how far behind acting is
             self._feed.hold(for_episodes=fits and self._is_fixed)
@@ -220,12 +220,9 @@ class Stepping:
             self._begin_segments()
         if self._any_start:
             self._starts, self._any_start = np.zeros_like(self._starts), False  # a new one: a program may still read it
-        if self._actors:
-            self._load_actors()
-            if not self._has_axis:
-                return self._actors[0].act(shown, step, self._turns)
-            parts = zip(self._actors, map(self._part, range(len(self.seeds))), strict=True)
-            return np.concatenate([actor.act(shown[part], step, self._turns) for actor, part in parts])
+        if self._actors is not None:
+            self._load_actors(self._actors)
+            return self._actors.act(shown, step, self._turns)
         if self._has_axis and not self._shows_frames:
             shown = shown.reshape(*self._shape, *shown.shape[1:])
         actions, news = self._programs.act(learning.explored, learning.source, self._key, np.int32(step), shown)
@@ -271,14 +268,13 @@ class Stepping:
         vectors = list(map(np.asarray, packed))
         return [[vector[i] for vector in vectors] for i in range(len(self.seeds))] if self._has_axis else [vectors]
 
-    def _load_actors(self) -> None:
+    def _load_actors(self, actors: HostActors) -> None:
         """Gives the actors the policies of now, unless they have them: an episode's may be fixed when it begins."""
         learning = self._learning
         fresh = self._loaded_at >= 0 and (self._is_fixed or self._loaded_at == learning.times_learned)
         if not fresh:
-            sources, explored = self._on_host(learning.source), self._explored_on_host()
-            for actor, source, own in zip(self._actors, sources, explored, strict=True):
-                actor.load(self._programs.policy(source), own)
+            policies = self._programs.policy(list(map(np.asarray, learning.source)))
+            actors.load(policies, self._explored_on_host())
             self._loaded_at = learning.times_learned
 
     def _count(self, after: EnvStep) -> None:

@@ -15,7 +15,7 @@ from scipy import stats
 import paramnoise as pn
 from paramnoise.agents import DDPGConfig, Spaces, TRPOConfig, ddpg, trpo
 from paramnoise.explorations import base
-from paramnoise.loops.fast.host_actor import BLOCK, BlockNoise, HostActor
+from paramnoise.loops.fast.host_actor import BLOCK, BlockNoise, HostActor, HostActors
 from paramnoise.loops.host import HostLoop
 from paramnoise.loops.vector import vector_source
 from paramnoise.networks import MLP
@@ -24,6 +24,7 @@ from paramnoise.networks.gsde import StateGaussianPolicy, StateNoiseActor
 from paramnoise.networks.heads import NormalisedActor, quiet_mlp
 from paramnoise.networks.policies import (
     CategoricalPolicy,
+    DeterministicPolicy,
     GaussianPolicy,
     GreedyPolicy,
     MultiCategoricalPolicy,
@@ -131,7 +132,7 @@ def test_every_registered_twin_is_tried_below():
 
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize(("cls", "name"), CASES)
-def test_a_twin_does_what_act_does(monkeypatch, cls, name, num_envs):
+def test_a_twin_does_what_act_does_alone_and_beside_another_seed(monkeypatch, cls, name, num_envs):
     exploration, policy, obs = cls(), POLICIES[name], OBS[:num_envs]
 
     @jax.jit
@@ -152,6 +153,20 @@ def test_a_twin_does_what_act_does(monkeypatch, cls, name, num_envs):
     assert actions.shape == expected.shape
     assert actions.dtype == expected.dtype
     np.testing.assert_allclose(actions, expected, rtol=1e-4, atol=1e-5)
+
+    if not isinstance(policy, (DeterministicPolicy, SquashedGaussianPolicy)):
+        return  # on-policy: those seeds learn alone
+    others = jax.tree.map(lambda leaf: 0.5 * leaf, policy), begun(jax.random.key(5)), OBS[-num_envs:] + 1
+    seeds = {3: (policy, state, obs), 9: others}
+    actors = HostActors(exploration, seeds, num_envs)
+    states = [jax.tree.map(np.asarray, own[1]) for own in seeds.values()]
+    actors.load(jax.tree.map(lambda *leaves: np.stack(leaves), policy, others[0]), states)
+    for moved in (0, 2):  # the second time the pass has outputs of the first
+        together = actors.act(np.concatenate([own[2] + moved for own in seeds.values()]), 6, 4)
+        each = [host(exploration, *own[:2], num_envs, seed) for seed, own in seeds.items()]
+        alone = [actor.act(own[2] + moved, 6, 4) for actor, own in zip(each, seeds.values(), strict=True)]
+        assert together.dtype == expected.dtype
+        np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("layer_norm", [True, False])
@@ -186,12 +201,12 @@ def test_on_policy_each_environment_acts_by_the_policy_at_its_own_parameters(pol
     actor = host(exploration, policy, explored, num_envs)
     actor._noise = noise
     if isinstance(policy, CategoricalPolicy):
-        np.testing.assert_allclose(actor._policy(obs), values, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(actor.policy(obs), values, rtol=1e-4, atol=1e-5)
         expected = np.argmax(values + noise.gumbel(values.shape), axis=-1)
         np.testing.assert_array_equal(actor.act(obs, 0), expected)
     else:
         mean, log_std = values[:, 0], values[:, 1]
-        np.testing.assert_allclose(actor._policy(obs), mean, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(actor.policy(obs), mean, rtol=1e-4, atol=1e-5)
         expected = mean + np.exp(log_std) * noise.normal(mean.shape)
         np.testing.assert_allclose(actor.act(obs, 0), expected, rtol=1e-4, atol=1e-5)
 

@@ -39,10 +39,12 @@ class FlatVectors:
         return vectors + [leaves[place] for place in self._large]
 
     def unpack(self, packed: Sequence[Any]) -> Any:
-        """The tree of what `pack` gave, in arrays of JAX or NumPy."""
+        """The tree of what `pack` gave, in arrays of JAX or NumPy; they may have axes before those of one tree."""
         found = dict(zip(self._large, packed[len(self._joined) :], strict=True))
         for place, (vector, start, end, shape) in self._places.items():
-            found[place] = packed[vector][start:end].reshape(shape)
+            own = packed[vector]
+            one = own.ndim == 1  # which is the quicker to cut
+            found[place] = own[start:end].reshape(shape) if one else own[..., start:end].reshape(own.shape[:-1] + shape)
         return jax.tree.unflatten(self._structure, [found[place] for place in range(len(found))])
 
 
