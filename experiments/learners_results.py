@@ -16,7 +16,13 @@ from paramnoise.figures.base import Method
 from paramnoise.figures.curve_results import Point
 from paramnoise.figures.curve_summary import estimate_text, runs_by_task
 from paramnoise.figures.standings import mean_of_last, scaled
-from paramnoise.figures.statistics import Estimate, estimate_interquartile_mean, estimate_ratio, interquartile_mean
+from paramnoise.figures.statistics import (
+    Estimate,
+    estimate_interquartile_mean,
+    estimate_ratio,
+    estimate_ratio_by_task,
+    interquartile_mean,
+)
 from paramnoise.markdown import markdown_table, with_table
 
 ASKED = 0.8
@@ -64,7 +70,7 @@ class Ratio(NamedTuple):
     on_the_scale: Estimate
     """The ratio of these two."""
     ratio: Estimate
-    """The same with each task in units of the peer's interquartile mean there: what the verdict is of."""
+    """The mean over tasks of the ratio of interquartile means: what the verdict is of."""
     runs: int
     """Whole runs, of both sides."""
     of: int
@@ -84,8 +90,7 @@ def compare(points: Sequence[Point], agent: str) -> Ratio | None:
     ours, theirs = ([scaled(env, side[env]) for env in TASKS] for side in sides)
     means = [float(interquartile_mean(np.concatenate(side))) for side in (ours, theirs)]
     runs, of = sum(len(task) for side in (ours, theirs) for task in side), 2 * len(TASKS) * AGENTS[agent].seeds
-    ratios = (estimate_ratio(ours, theirs, in_their_units=whether) for whether in (False, True))
-    return Ratio(means[0], means[1], *ratios, runs, of)
+    return Ratio(means[0], means[1], estimate_ratio(ours, theirs), estimate_ratio_by_task(ours, theirs), runs, of)
 
 
 def _yes(holds: bool) -> str:
@@ -101,7 +106,7 @@ def lines(points: Sequence[Point]) -> list[str]:
             continue
         found.append(
             f"{agent}: interquartile mean {result.ours:.3f}, {compared.library} {result.theirs:.3f}; "
-            f"ratio with tasks alike {result.ratio.value:.3f} "
+            f"ratio, mean over tasks, {result.ratio.value:.3f} "
             f"(95 % interval {result.ratio.low:.3f} to {result.ratio.high:.3f}); "
             f"{result.runs} of {result.of} runs; lower end at least {ASKED}: {result.verdict}"
         )
@@ -110,7 +115,7 @@ def lines(points: Sequence[Point]) -> list[str]:
 
 def ratios_table(points: Sequence[Point]) -> str:
     """A row per agent, run or not."""
-    shown = ("IQM, ours", "IQM, peer", "ratio of these", "ratio, tasks alike (95% interval)")
+    shown = ("IQM, ours", "IQM, peer", "ratio of these", "ratio, mean over tasks (95% interval)")
     heads = ("agent", "peer", *shown, f"lower end at least {ASKED}", "runs")
     rows: list[Sequence[str]] = []
     for agent, compared in AGENTS.items():

@@ -4,12 +4,15 @@ import dataclasses
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).parent.parent / "experiments"))
 
 import learners
+import learners_networks
 import learners_results as results
 import learners_runs
 from learners_runs import OURS, PeerRun
@@ -49,7 +52,7 @@ def test_a_run_of_ours_is_beside_its_peer_s_and_has_the_settings_that_are_compar
     runs = learners_runs.all_runs(tmp_path, AGENTS, 2, None)
     assert len(runs) == 2 * 3 * len(TASKS) * 2
     ours, theirs = runs[:2]
-    assert ours.directory.path == tmp_path / "learners/HalfCheetah-v4/td3-ours/seed-10"
+    assert ours.directory.path == tmp_path / "learners/HalfCheetah-v4/td3-ours/seed-20"
     assert theirs.path == tmp_path / "learners/HalfCheetah-v4/td3-sbx/seed-0/curve.csv"
     assert ours.steps == theirs.steps == 300_000
     assert len({each.name for each in runs}) == len(runs)  # a sweep counts them by their names
@@ -63,6 +66,20 @@ def test_a_run_of_ours_is_beside_its_peer_s_and_has_the_settings_that_are_compar
         assert list(config.hidden_sizes) == compared.peer["policy_kwargs"]["net_arch"]
         assert (config.train_every, config.train_steps) == (compared.peer["train_freq"], 1)
         assert (config.layer_norm, config.normalise_observations) == (False, False)
+
+
+def test_first_weights_are_drawn_as_flax_draws_them_in_every_layer():
+    key = jax.random.key(0)
+    actor, critic = learners_networks.flax_network((400,), 300, key), learners_networks.flax_critic((17,), 6, key)
+    assert [layer.weight.shape for layer in actor.layers] == [(64, 400), (64, 64), (300, 64)]
+    assert [layer.weight.shape for layer in critic.mlp.layers] == [(64, 23), (64, 64), (1, 64)]
+    for layer in actor.layers:
+        unit = np.asarray(layer.weight) * np.sqrt(layer.weight.shape[1])
+        np.testing.assert_allclose([unit.mean(), unit.std()], [0, 1], atol=0.03)
+        assert 2.2 < np.abs(unit).max() < 2.28  # a normal distribution cut at two deviations of its own
+    assert not any(np.asarray(layer.bias).any() for layer in (*actor.layers, *critic.mlp.layers))
+    assert critic(jnp.ones(17), jnp.ones(6)).shape == (1,)
+    assert not np.array_equal(actor.layers[0].weight[:, :64], actor.layers[1].weight)
 
 
 def test_each_agent_has_the_seeds_that_were_decided_on_before_the_runs(tmp_path):
@@ -181,17 +198,17 @@ def test_a_row_of_the_page_has_the_ratio_and_what_is_missing(tmp_path):
     points = both_sides(3)
     td3, sac, ppo = results.ratios_table(points).splitlines()[2:]
     ratio = "1.50 (1.50 to 1.50)"
-    assert td3 == f"| TD3 | SBX | 0.900 | 0.600 | {ratio} | {ratio} | 102 runs missing | 18 of 120 |"
+    assert td3 == f"| TD3 | SBX | 0.900 | 0.600 | {ratio} | {ratio} | 42 runs missing | 18 of 60 |"
     assert sac == "| SAC | SBX | not run yet |  |  |  |  |  |"
     assert ppo == "| PPO | Stable-Baselines3 | not run yet |  |  |  |  |  |"
     some = results.ratios_table([point for point in points if point.env == TASKS[0]])
     assert "| TD3 | SBX | not all tasks run yet |" in some
     hopper = results.tasks_table([p for p in points if (p.env, p.exploration) != ("Hopper-v4", "sbx")]).splitlines()[3]
-    assert hopper == "| TD3 | Hopper-v4 | 3209 (3209 to 3209) | none | 3 of 20 | 0 of 20 |"
+    assert hopper == "| TD3 | Hopper-v4 | 3209 (3209 to 3209) | none | 3 of 10 | 0 of 10 |"
     results.draw(points, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["td3.png"]
     assert results.pictures(points) == "![TD3: ours and SBX](../results/learners/td3.png)"
-    assert results.lines(points)[0].endswith("18 of 120 runs; lower end at least 0.8: 102 runs missing")
+    assert results.lines(points)[0].endswith("18 of 60 runs; lower end at least 0.8: 42 runs missing")
 
 
 def test_an_unknown_agent_is_one_line(tmp_path, capsys):

@@ -26,7 +26,10 @@ from paramnoise.validation import UsageError, lookup
 
 
 class HostPolicy(Protocol):
-    """A policy with its arrays in NumPy, as `act_on_host` gets it; all environments share it, or each has its own."""
+    """A policy with its arrays in NumPy, as `act_on_host` gets it; all environments share it, or each has its own.
+
+    What the environments show is not to be written to: replay and other seeds see it, too.
+    """
 
     is_stochastic: bool
 

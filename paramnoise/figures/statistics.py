@@ -43,31 +43,43 @@ def estimate_interquartile_mean(tasks: Sequence[np.ndarray], repetitions: int = 
 
 
 def estimate_ratio(
-    ours: Sequence[np.ndarray],
-    others: Sequence[np.ndarray],
-    repetitions: int = REPETITIONS,
-    seed: int = 0,
-    *,
-    in_their_units: bool = False,
+    ours: Sequence[np.ndarray], others: Sequence[np.ndarray], repetitions: int = REPETITIONS, seed: int = 0
 ) -> Estimate:
     """Our interquartile mean of all runs together over that of the others; the interval resamples the seeds of both.
 
-    With `in_their_units` a task's scores are in units of the others' interquartile mean there, so that each task counts
-    alike. Without, a task whose scores are the highest of all is in the quarter that is left out.
+    Tasks do not count alike: those with the highest and the lowest scores are most of what such a mean leaves out.
     """
     rng = np.random.default_rng(seed)
     x, y = _ordered(ours), _ordered(others)
-    drawn = [[scores[_draw(rng, scores, repetitions)] for scores in side] for side in (x, y)]
+    resampled = [
+        interquartile_mean(np.concatenate([scores[_draw(rng, scores, repetitions)] for scores in side], axis=-1))
+        for side in (x, y)
+    ]
+    value = interquartile_mean(np.concatenate(x)) / interquartile_mean(np.concatenate(y))
+    return _estimate(value, resampled[0] / resampled[1], [*x, *y])
 
-    def ratio(x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> np.ndarray:
-        units = [interquartile_mean(scores)[..., None] if in_their_units else np.ones(1) for scores in y]
-        means = [
-            interquartile_mean(np.concatenate([task / unit for task, unit in zip(side, units, strict=True)], axis=-1))
-            for side in (x, y)
-        ]
-        return means[0] / means[1]
 
-    return _estimate(ratio(x, y), ratio(*drawn), [*x, *y])
+def estimate_ratio_by_task(
+    ours: Sequence[np.ndarray], others: Sequence[np.ndarray], repetitions: int = REPETITIONS, seed: int = 0
+) -> Estimate:
+    """The mean over tasks of our interquartile mean over that of the others; the interval resamples the seeds of both.
+
+    Raises:
+        ValueError: if the others' mean of a task is not above 0, so that nothing is a part of it. Where that is so of a
+            resample, there is no interval.
+    """
+    rng = np.random.default_rng(seed)
+    x, y = _ordered(ours), _ordered(others)
+    units = np.array([interquartile_mean(scores) for scores in y])
+    if units.min() <= 0:
+        raise ValueError(f"the mean of a task is {units.min():g}, and a ratio needs one above 0")
+    above, below = (
+        np.array([interquartile_mean(scores[_draw(rng, scores, repetitions)]) for scores in side]) for side in (x, y)
+    )
+    value = np.mean([interquartile_mean(scores) for scores in x] / units)
+    if below.min() <= 0:
+        return Estimate(float(value), np.nan, np.nan)
+    return _estimate(value, np.mean(above / below, axis=0), [*x, *y])
 
 
 def probability_of_improvement(

@@ -13,6 +13,7 @@ from paramnoise.figures.statistics import (
     Estimate,
     estimate_interquartile_mean,
     estimate_ratio,
+    estimate_ratio_by_task,
     estimate_spread_ratio,
     holm,
     interquartile_mean,
@@ -186,16 +187,26 @@ def test_a_ratio_of_interquartile_means_resamples_both_sides():
     assert ratio.low <= one_sided.low < 2.0 < one_sided.high < ratio.high
 
 
-def test_in_the_others_units_each_task_counts_alike_in_a_ratio():
-    high, low = np.array([90.0, 100.0, 100.0, 110.0]), np.array([1.0, 2.0, 2.0, 3.0])
-    ours = [high * 1.5, low * 0.5]  # 1.5 and 0.5 of the others
-    assert estimate_ratio(ours, [high, low]).value == pytest.approx((135 + 150 + 1 + 1.5) / (90 + 100 + 2 + 3), abs=0.4)
-    ratio = estimate_ratio(ours, [high, low], in_their_units=True)
-    shares = np.sort(np.concatenate([1.5 * high / 100, 0.5 * low / 2]))
-    assert ratio.value == pytest.approx(shares[2:-2].mean())  # theirs is 1
-    assert ratio == pytest.approx(estimate_ratio([ours[0] * 7, ours[1]], [high * 7, low], in_their_units=True))
-    same = estimate_ratio([high, low], [high, low], in_their_units=True)
-    assert same.low < same.value == 1.0 < same.high
+def test_by_task_each_task_counts_alike_in_a_ratio_whatever_its_scale_and_spread():
+    high, low = np.array([99.0, 100.0, 100.0, 101.0]), np.array([0.5, 1.0, 3.0, 9.0])
+    ours, others = [high * 1.5, low * 0.5], [high, low]
+    ratio = estimate_ratio_by_task(ours, others)
+    assert ratio.value == pytest.approx((1.5 + 0.5) / 2)
+    assert ratio.low < 0.9
+    assert ratio.high > 1.1
+    assert estimate_ratio_by_task(ours[::-1], others[::-1]).value == pytest.approx(1.0)
+    again = estimate_ratio_by_task([ours[0] * 7, ours[1]], [high * 7, low])
+    assert tuple(again) == pytest.approx(tuple(ratio))
+    one, pooled = estimate_ratio_by_task(ours[:1], others[:1]), estimate_ratio(ours[:1], others[:1])
+    assert tuple(one) == pytest.approx(tuple(pooled))  # of one task they are the same
+
+
+def test_a_ratio_needs_a_mean_above_0():
+    with pytest.raises(ValueError, match="above 0"):
+        estimate_ratio_by_task([np.ones(4)], [np.array([-3.0, -1.0, 0.0, 5.0])])
+    at_times = estimate_ratio_by_task([np.ones(4)], [np.array([-3.0, -1.0, 2.0, 5.0])])
+    assert at_times.value == 2.0
+    assert np.isnan([at_times.low, at_times.high]).all()
 
 
 def test_a_p_value_is_the_share_of_all_ways_to_share_out_the_runs_that_are_as_far_apart():

@@ -169,6 +169,34 @@ def test_a_twin_does_what_act_does_alone_and_beside_another_seed(monkeypatch, cl
         np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-4, atol=1e-5)
 
 
+class OwnWays(pn.NoNoise):
+    """A user's exploration that writes to outputs, asks twice, and acts with an axis of environments now and then."""
+
+    def act(self, key, state, policy, obs, step):
+        raise NotImplementedError
+
+    def act_on_host(self, noise, state, policy, obs, step):
+        first = policy(obs)
+        first += 1.0
+        return policy(obs) + policy(obs[:1] * 0.5) + first
+
+    def acting_policy(self, state, policy):
+        return (jax.tree.map(lambda leaf: leaf[None], policy), True) if state else (policy, False)
+
+
+@pytest.mark.parametrize("states", [(1, 0), (1, 1), (0, 0)])
+def test_seeds_side_by_side_leave_a_user_s_exploration_its_ways(states):
+    policies = [jax.tree.map(lambda leaf, by=by: by * np.asarray(leaf), POLICIES["deterministic"]) for by in (1.0, 0.5)]
+    actors = HostActors(OwnWays(), (3, 9), 1)
+    for _ in range(2):
+        actors.load(jax.tree.map(lambda *leaves: np.stack(leaves), *policies), states)
+        together = actors.act(OBS[:2], 0, 0)
+        alone = [
+            host(OwnWays(), *own, 1).act(OBS[i : i + 1], 0) for i, own in enumerate(zip(policies, states, strict=True))
+        ]
+        np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("layer_norm", [True, False])
 @pytest.mark.parametrize("seen", [0, 50])
 def test_without_noise_the_actions_are_those_of_the_policy(layer_norm, seen):

@@ -102,10 +102,11 @@ class HostActors:
             return
         taken = [self._exploration.acting_policy(explored[member], _at(policies, member)) for member in members]
         twins = [functools.partial(actor.twin, *own) for actor, own in zip(self._actors, taken, strict=True)]
-        if taken[0][1]:
+        if all(has_axis for _, has_axis in taken):
             together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(acting for acting, _ in taken))
             self._act_in_one_pass(together, explored, twins)
             return
+        self._pass = None
         for actor, own, twin in zip(self._actors, explored, twins, strict=True):
             actor.explored, actor.policy = own, twin()
 
@@ -148,11 +149,11 @@ class OnePass:
         self._values: np.ndarray | None = None
 
     def values(self, member: int) -> np.ndarray:
-        """The outputs of one seed."""
+        """The outputs of one seed, which are the caller's to change."""
         if self._values is None:
             self._values = self.policy(self._obs)
         each = len(self.parts[member])
-        return self._values[member * each : (member + 1) * each]
+        return self._values[member * each : (member + 1) * each].copy()
 
 
 class PartOfPass:
@@ -169,6 +170,8 @@ class PartOfPass:
         return self._whole.values(self._member) if is_shown else self._alone(obs)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         return getattr(self._alone if name in OF_PARAMETERS else self._whole.policy, name)
 
     @property
