@@ -156,9 +156,9 @@ def test_rollouts_hold_as_many_steps_of_each_environment_and_no_reset(mode):
         return taken
 
     feed.take = keep
-    acts, (actor,) = [], agent._loop.collector._actors
-    act = actor.act
-    actor.act = lambda obs, step, turn: acts.append(turn) or act(obs, step, turn)
+    acts, actors = [], agent._loop.collector._actors
+    act = actors.act
+    actors.act = lambda obs, step, turn: acts.append(turn) or act(obs, step, turn)
     agent.learn(70, **QUIET)
     assert acts == list(range(len(acts)))  # other noise on actions at every turn, skipped or not
     assert len(rollouts) >= 2
