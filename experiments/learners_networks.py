@@ -44,6 +44,6 @@ def _drawn(sizes: Sequence[int], key: Array) -> MLP:
     draw = jax.nn.initializers.lecun_normal(in_axis=-1, out_axis=-2)
     keys = jax.random.split(key, len(mlp.layers))
     weights = [draw(one, layer.weight.shape) for one, layer in zip(keys, mlp.layers, strict=True)]
-    biases = [jnp.zeros_like(layer.bias) for layer in mlp.layers]
+    biases = [jnp.zeros(layer.weight.shape[0]) for layer in mlp.layers]
     parts = lambda m: [n.weight for n in m.layers] + [n.bias for n in m.layers]  # noqa: E731
     return eqx.tree_at(parts, mlp, weights + biases)
