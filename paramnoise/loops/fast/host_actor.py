@@ -131,6 +131,7 @@ class HostActors:
 
 
 def _at(policies: Any, member: int) -> Any:
+    """As `state.at_member`, which is compiled, of arrays that stay NumPy's."""
     return jax.tree.map(lambda leaf: leaf[member], policies)
 
 
