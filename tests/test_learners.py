@@ -198,17 +198,17 @@ def test_a_row_of_the_page_has_the_ratio_and_what_is_missing(tmp_path):
     points = both_sides(3)
     td3, sac, ppo = results.ratios_table(points).splitlines()[2:]
     ratio = "1.50 (1.50 to 1.50)"
-    assert td3 == f"| TD3 | SBX | 0.900 | 0.600 | {ratio} | {ratio} | 42 runs missing | 18 of 60 |"
+    assert td3 == f"| TD3 | SBX | 0.900 | 0.600 | {ratio} | {ratio} | 102 runs missing | 18 of 120 |"
     assert sac == "| SAC | SBX | not run yet |  |  |  |  |  |"
     assert ppo == "| PPO | Stable-Baselines3 | not run yet |  |  |  |  |  |"
     some = results.ratios_table([point for point in points if point.env == TASKS[0]])
     assert "| TD3 | SBX | not all tasks run yet |" in some
     hopper = results.tasks_table([p for p in points if (p.env, p.exploration) != ("Hopper-v4", "sbx")]).splitlines()[3]
-    assert hopper == "| TD3 | Hopper-v4 | 3209 (3209 to 3209) | none | 3 of 10 | 0 of 10 |"
+    assert hopper == "| TD3 | Hopper-v4 | 3209 (3209 to 3209) | none | 3 of 20 | 0 of 20 |"
     results.draw(points, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["td3.png"]
     assert results.pictures(points) == "![TD3: ours and SBX](../results/learners/td3.png)"
-    assert results.lines(points)[0].endswith("18 of 60 runs; lower end at least 0.8: 42 runs missing")
+    assert results.lines(points)[0].endswith("18 of 120 runs; lower end at least 0.8: 102 runs missing")
 
 
 def test_an_unknown_agent_is_one_line(tmp_path, capsys):
