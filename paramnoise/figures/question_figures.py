@@ -57,6 +57,8 @@ register_figure(
                 )
                 for number in (1, 8, NUM_ENVS)
             ),
+            Method("ddpg", "none", "No noise"),
+            Method("ddpg", "none", "No noise, without layer norm", **NO_LAYER_NORM),
         ),
         # All steps are multiples of 32: runs with so many environments are evaluated at the same steps as the others.
         scales=scales(paper=CHEETAH, small=CHEETAH, smoke=CHEETAH, smoke_steps=3_200),
