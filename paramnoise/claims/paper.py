@@ -129,8 +129,8 @@ DENSE_REWARDS = (
     ),
     Claim(
         name="layer-norm",
-        sentence='Layer normalization is "especially important for parameter space noise" (tested: that it is important; '
-        "on HalfCheetah it is without noise, too).",
+        sentence='Layer normalization is "especially important for parameter space noise" (tested: that it is '
+        "important; on HalfCheetah it is without noise, too).",
         where="sec. 4.1",
         figure="ablations",
         read=sources.curves,
