@@ -125,7 +125,7 @@ def test_a_name_in_the_legend_hides_its_curve_and_shows_it_again(open_page):
     }
     before = {key: pixels(page, colour) for key, colour in colours.items()}
     assert min(before.values()) > 100
-    button = page.locator(".legend button[data-key=parameter]")
+    button = page.locator(".legend button[data-key=parameter]").first
     button.click()
     page.wait_for_timeout(100)
     assert button.get_attribute("aria-pressed") == "false"
