@@ -8,6 +8,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 
 import compiled
+import side_by_side
 from harness import Plan, Window, measure, ratio_table
 
 CORE = {min(os.sched_getaffinity(0))}
@@ -43,6 +44,14 @@ def test_a_contender_that_fails_ends_the_run_and_is_named():
 def test_a_ratio_is_taken_round_by_round():
     table = ratio_table({"one core": {"a": [2.0, 30.0, 8.0], "b": [1.0, 10.0, 2.0]}}, [("a", "b")])
     assert list(table.columns[1].cells) == ["3.00 (2.00 to 4.00)"]
+
+
+def test_seeds_side_by_side_warm_up_and_then_take_turns():
+    asked: list[tuple[str, int]] = []
+    windows = [lambda steps, name=name: asked.append((name, steps)) for name in "ab"]
+    taken = side_by_side.measure(windows, steps=5, warm_up=3, repeats=2)
+    assert asked == [("a", 3), ("b", 3), ("a", 5), ("b", 5), ("a", 5), ("b", 5)]
+    assert [len(own) for own in taken] == [2, 2]
 
 
 @pytest.mark.parametrize("agent", compiled.ENVS)
