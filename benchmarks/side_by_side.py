@@ -84,8 +84,8 @@ def main(words: Sequence[str] | None = None) -> None:
     args = parser.parse_args(words)
     gym.logger.min_level = gym.logger.ERROR  # no advice on old ids
     asked = [(ALONE, "", seeds) for seeds in args.seeds]
-    asked += list(itertools.product(args.agents, args.explorations, args.seeds))
-    windows = [environments(seeds) if agent == ALONE else training(agent, *own, seeds) for agent, *own, seeds in asked]
+    asked += itertools.product(args.agents, args.explorations, args.seeds)
+    windows = [environments(seeds) if agent == ALONE else training(agent, own, seeds) for agent, own, seeds in asked]
     rows = []
     taken = measure(windows, args.steps, args.warm_up, args.repeats)
     for (agent, exploration, seeds), values in zip(asked, taken, strict=True):
