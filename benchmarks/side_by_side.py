@@ -11,53 +11,33 @@ import argparse
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+import contenders
 import gymnasium as gym
 import jax
-from harness import describe_machine
+from harness import Window, describe_machine
 
-from paramnoise.envs import env_factory
 from paramnoise.markdown import markdown_table
 from paramnoise.runs.config import make_config
 from paramnoise.runs.loop import make_loop
 
-ENV, NEVER = "HalfCheetah-v4", 10**9
+ENV = "HalfCheetah-v4"
 AGENTS = ("ddpg", "td3", "sac")
 SMALL = {"hidden_sizes": (64, 64), "batch_size": 128, "learning_starts": 1_000}
 ALONE = "environments alone"
-Window = Callable[[int], None]
-"""Makes that many steps of all seeds."""
 
 
 def training(agent: str, exploration: str, seeds: int) -> Window:
     """Steps of so many seeds of an agent, with all that they learn."""
-    settings = {**SMALL, **({} if agent == "ddpg" else {"train_every": 1, "train_steps": 1})}
-    configs = [make_config(agent, ENV, exploration=exploration, agent=settings, seed=seed) for seed in range(seeds)]
-    loop = make_loop(configs, ENV)
-
-    def window(steps: int) -> None:
-        until = loop.step + steps
-        for _ in loop.run(NEVER, eval_every=NEVER, eval_episodes=1, should_stop=lambda: loop.step >= until):
-            pass
-
-    return window
+    configs = [make_config(agent, ENV, exploration=exploration, agent=SMALL, seed=seed) for seed in range(seeds)]
+    return contenders.training(make_loop(configs, ENV))
 
 
 def environments(seeds: int) -> Window:
-    """Steps of as many environments under actions that never change."""
-    made = [env_factory(ENV)() for _ in range(seeds)]
-    for place, env in enumerate(made):
-        env.reset(seed=place)
-    action = made[0].action_space.sample()
-
-    def window(steps: int) -> None:
-        for _, env in itertools.product(range(steps), made):
-            *_, terminated, truncated, _ = env.step(action)
-            if terminated or truncated:
-                env.reset()
-
-    return window
+    """Steps of as many environments under random actions."""
+    windows = [contenders.environment_alone(ENV) for _ in range(seeds)]
+    return lambda steps: max([window(steps) for window in windows])
 
 
 def measure(windows: Sequence[Window], steps: int, warm_up: int, repeats: int) -> list[list[float]]:
@@ -67,8 +47,8 @@ def measure(windows: Sequence[Window], steps: int, warm_up: int, repeats: int) -
     taken: list[list[float]] = [[] for _ in windows]
     for _, (own, window) in itertools.product(range(repeats), list(zip(taken, windows, strict=True))):
         started = time.perf_counter()
-        window(steps)
-        own.append((time.perf_counter() - started) / steps * 1e6)
+        made = window(steps)
+        own.append((time.perf_counter() - started) / made * 1e6)
     return taken
 
 

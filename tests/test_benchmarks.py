@@ -48,7 +48,7 @@ def test_a_ratio_is_taken_round_by_round():
 
 def test_seeds_side_by_side_warm_up_and_then_take_turns():
     asked: list[tuple[str, int]] = []
-    windows = [lambda steps, name=name: asked.append((name, steps)) for name in "ab"]
+    windows = [lambda steps, name=name: asked.append((name, steps)) or steps for name in "ab"]
     taken = side_by_side.measure(windows, steps=5, warm_up=3, repeats=2)
     assert asked == [("a", 3), ("b", 3), ("a", 5), ("b", 5), ("a", 5), ("b", 5)]
     assert [len(own) for own in taken] == [2, 2]
