@@ -40,6 +40,7 @@ from paramnoise.envs.gymnax import gymnax_env
 from paramnoise.explorations import EpsilonGreedy, Gaussian, NoNoise, ParameterNoise
 from paramnoise.explorations.base import Exploration
 from paramnoise.loops import compiled
+from paramnoise.loops.devices import compiler_options
 from paramnoise.loops.environments import JaxEnv, step_and_reset
 from paramnoise.loops.inside import Inside
 from paramnoise.markdown import table_lines
@@ -173,7 +174,7 @@ def environment(env_name: str, num_envs: int) -> Window:
     env = gymnax_env(env_name, {})
     state = jax.jit(lambda: _first_episodes(env, num_envs))()
     several = lambda state: jax.lax.fori_loop(0, PER_CALL, lambda _, s: _random_step(env, s), state)  # noqa: E731
-    call = jax.jit(several, donate_argnums=0, compiler_options=compiled.compiler_options())
+    call = jax.jit(several, donate_argnums=0, compiler_options=compiler_options())
     return repeated(call, state, num_envs)
 
 

@@ -29,6 +29,7 @@ from scale_results import Outcome, read_results, solved_at, table, write_results
 
 from paramnoise.keys import EVALUATE
 from paramnoise.loops import compiled, jax_steps
+from paramnoise.loops.devices import compiler_options
 from paramnoise.loops.jax_steps import LoopState
 from paramnoise.loops.state import key_for
 from paramnoise.markdown import with_table
@@ -97,7 +98,7 @@ def compile_cell(cell: Cell, seeds: int, num_envs: int | None) -> Programs:
     advance = jax.jit(
         compiled.over_seeds(epoch, seeds, (along, None), (along, 0)),
         donate_argnums=0,
-        compiler_options=compiled.compiler_options(),
+        compiler_options=compiler_options(),
     )
     keys = jax.ShapeDtypeStruct((seeds, 2), jnp.uint32)
     state = jax.eval_shape(init, keys)

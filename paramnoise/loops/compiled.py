@@ -21,15 +21,13 @@ from paramnoise.keys import ENVIRONMENT, EVALUATE
 from paramnoise.loops import jax_steps, many
 from paramnoise.loops import state as states
 from paramnoise.loops import step as steps
+from paramnoise.loops.devices import compiler_options
 from paramnoise.loops.environments import JaxEnv, with_terminal_limits
 from paramnoise.loops.feeds import rollout as rollouts
 from paramnoise.loops.jax_steps import SEEDS, Episodes, LoopState
 from paramnoise.loops.state import Losses, TrainState, key_for
 from paramnoise.networks.policies import Policy
 from paramnoise.noise.many import MANY
-
-GRAPH = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
-"""What may be part of a CUDA graph: what XLA takes anyway, loops and branches."""
 
 
 class CompiledLoop:
@@ -88,20 +86,6 @@ class CompiledLoop:
     def policy(self, member: int = 0) -> Policy:
         """The clean policy of one of the seeds."""
         return self.learner.policy(states.at_member(self.state.train.learner, member))
-
-
-def compiler_options(devices: int = 1) -> dict[str, str | int] | None:
-    """How programs of many small parts are compiled for so many devices.
-
-    On a GPU parts that do not depend on each other run at once. On one GPU a whole program is one CUDA graph, however
-    small a part of it is, so that loops and branches do not ask the host how to go on.
-    """
-    if jax.default_backend() != "gpu":
-        return None
-    at_once: dict[str, str | int] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
-    if devices > 1:  # collectives, which a graph cannot hold, would keep whole loops out of it
-        return at_once
-    return {**at_once, "xla_gpu_enable_command_buffer": GRAPH, "xla_gpu_graph_min_graph_size": 1}
 
 
 def for_training(env: JaxEnv, terminal_time_limits: bool) -> JaxEnv:

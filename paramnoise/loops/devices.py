@@ -1,4 +1,4 @@
-"""A compiled loop over several devices: which of its arrays are cut, and along which axis.
+"""How programs are compiled for devices; and over several, which arrays of a loop are cut, and along which axis.
 
 JAX itself divides the program by where its arrays are. What is computed stays the same, random draws to the bit; sums
 over environments are added in another order.
@@ -16,6 +16,22 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from paramnoise.validation import UsageError, require
 
 DEVICES = "devices"
+GRAPH = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
+"""What may be part of a CUDA graph: what XLA takes anyway, loops and branches."""
+
+
+def compiler_options(devices: int = 1) -> dict[str, str | int] | None:
+    """How programs of many small parts are compiled for so many devices.
+
+    On a GPU parts that do not depend on each other run at once. On one GPU a whole program is one CUDA graph, however
+    small a part of it is, so that loops and branches do not ask the host how to go on.
+    """
+    if jax.default_backend() != "gpu":
+        return None
+    at_once: dict[str, str | int] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+    if devices > 1:  # collectives, which a graph cannot hold, would keep whole loops out of it
+        return at_once
+    return {**at_once, "xla_gpu_enable_command_buffer": GRAPH, "xla_gpu_graph_min_graph_size": 1}
 
 
 def require_devices(devices: int) -> None:

@@ -196,7 +196,7 @@ def _programs(
             over_seeds(advance, seeds, (along, None), along),
             donate_argnums=0,
             out_shardings=places,
-            compiler_options=compiled.compiler_options(devices),
+            compiler_options=several.compiler_options(devices),
         ),
         jax.jit(
             over_seeds(report, seeds, (along,), (along, 0)),

@@ -17,6 +17,7 @@ from paramnoise.agents.base import Learner
 from paramnoise.explorations.base import Exploration
 from paramnoise.keys import ADAPT, key_at
 from paramnoise.loops import step as steps
+from paramnoise.loops.devices import compiler_options
 from paramnoise.loops.fast.packing import FlatVectors, Leaves, Packing
 from paramnoise.loops.feeds import Feed
 from paramnoise.loops.sharing import shared
@@ -94,7 +95,10 @@ class Programs:
         """
         if variant not in self._learning:
             program = functools.partial(self._learned_after, variant)
-            self._learning[variant] = self._over_seeds(program, (0, 0, 0, 0, None, *axes), donate=(0, 2))
+            axes = (0, 0, 0, 0, None, *axes)
+            in_one_graph = self.is_flat and self._learner.experience == "replay"  # where it was measured to gain
+            options = compiler_options() if in_one_graph else None
+            self._learning[variant] = self._over_seeds(program, axes, donate=(0, 2), options=options)
         return self._learning[variant]
 
     def policy(self, source: Packed) -> Policy:
@@ -206,9 +210,15 @@ class Programs:
         pairs = zip(jax.tree.leaves(state.exploration), jax.tree.leaves(longer), strict=True)
         return {place for place, (old, new) in enumerate(pairs) if jnp.shape(old) != new.shape}
 
-    def _over_seeds(self, function: Callable[..., Any], axes: tuple[Any, ...], donate: tuple[int, ...] = ()) -> Any:
+    def _over_seeds(
+        self,
+        function: Callable[..., Any],
+        axes: tuple[Any, ...],
+        donate: tuple[int, ...] = (),
+        options: dict[str, str | int] | None = None,
+    ) -> Any:
         mapped = function if self._seeds is None else jax.vmap(function, in_axes=axes, axis_size=self._seeds)
-        return jax.jit(mapped, donate_argnums=donate)
+        return jax.jit(mapped, donate_argnums=donate, compiler_options=options)
 
 
 def shared_programs(

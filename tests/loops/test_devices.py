@@ -1,11 +1,17 @@
-"""A compiled loop over eight devices: the same draws as on one, and the same losses to rounding."""
+"""What is compiled as one CUDA graph; and a compiled loop over eight devices: draws as on one, losses to rounding."""
 
 import json
 import os
 import subprocess
 import sys
 
+import gymnasium as gym
+import jax
 import pytest
+
+from paramnoise.loops import devices, programs, sharing
+from paramnoise.runs.config import make_config
+from paramnoise.runs.loop import make_loop
 
 UPDATES, ENVS = 20, 16
 EIGHT = "--xla_force_host_platform_device_count=8"
@@ -83,3 +89,21 @@ def test_on_eight_devices_the_draws_are_those_of_one_and_the_losses_to_rounding(
     assert "devices" in shown
     assert policies.count(False) == 2  # the policies are whole everywhere; whose each is, and since when, is cut
     assert found["refusal"] == "devices is 8, which divides neither num_envs (3) nor seeds (1)"
+
+
+def test_on_one_gpu_loops_and_branches_are_part_of_one_graph(monkeypatch):
+    assert devices.compiler_options() is None  # on a CPU
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    graph = devices.compiler_options()["xla_gpu_enable_command_buffer"].split(",")
+    assert {"WHILE", "CONDITIONAL", "FUSION"} <= set(graph)
+    assert devices.compiler_options(devices=2).keys() == {"xla_gpu_command_buffer_scheduling_mode"}
+
+
+@pytest.mark.parametrize(("agent", "in_one_graph"), [("ddpg", True), ("ppo", False)])
+def test_learning_from_replay_of_vectors_is_compiled_as_one_graph(monkeypatch, agent, in_one_graph):
+    monkeypatch.setattr(sharing, "_shared", {})
+    loop = make_loop([make_config(agent, "Pendulum-v1", exploration="none")], lambda: gym.make("Pendulum-v1"))
+    monkeypatch.setattr(programs, "compiler_options", lambda: {"asked": 1})
+    monkeypatch.setattr(jax, "jit", lambda function, **how: how)
+    learning = loop.collector._programs.learning(None, (None,))
+    assert learning["compiler_options"] == ({"asked": 1} if in_one_graph else None)

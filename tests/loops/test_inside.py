@@ -144,14 +144,6 @@ def test_the_longer_an_environments_step_the_fewer_are_written_out_at_once():
     ]
 
 
-def test_on_one_gpu_loops_and_branches_are_part_of_one_graph(monkeypatch):
-    assert compiled.compiler_options() is None  # on a CPU
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    graph = compiled.compiler_options()["xla_gpu_enable_command_buffer"].split(",")
-    assert {"WHILE", "CONDITIONAL", "FUSION"} <= set(graph)
-    assert compiled.compiler_options(devices=2).keys() == {"xla_gpu_command_buffer_scheduling_mode"}
-
-
 def _many(exploration, seeds=(0,)):
     """A state of many environments for each seed, and a program that advances it by so many steps of each."""
     init = functools.partial(compiled.init, MANY_LEARNER, exploration, MANY_ENVS, MANY)
