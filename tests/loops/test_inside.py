@@ -108,20 +108,6 @@ MANY_LEARNER = dqn.make(dataclasses.replace(LEARNER.config, train_every=32, targ
 MANY_NOISE = dataclasses.replace(NOISE, adapt_every=MANY)
 
 
-def test_the_loop_of_an_accelerator_is_the_same_training(monkeypatch):
-    plain, other = [], []
-    monkeypatch.setattr(noise_many, "LARGE", MANY)
-    for cheap, rows in ((True, plain), (False, other)):
-        for module in (many, steps):
-            monkeypatch.setattr(module, "loops_are_cheap", lambda cheap=cheap: cheap)
-        loop = CompiledLoop(MANY_LEARNER, MANY_NOISE, MANY_ENVS, seeds=SEEDS, eval_every=10 * MANY, num_envs=MANY)
-        rows.append(loop.run(3))
-        rows.append(list(map(np.asarray, jax.tree.leaves(loop.state.train.learner))))
-    starts = np.diff(plain[0]["episodes"], axis=0)
-    assert (starts > 10).all()
-    np.testing.assert_equal(plain, other)
-
-
 def _longer(operations):
     """Many environments with steps of so many operations more, which are in a program of their own."""
     waste = jax.jit(lambda x: functools.reduce(lambda x, _: jnp.sin(x), range(operations), x))
@@ -151,6 +137,20 @@ def _many(exploration, seeds=(0,)):
     along = compiled.axes(MANY_LEARNER)
     program = jax.vmap(advance, in_axes=(along, None), out_axes=along, axis_name=jax_steps.SEEDS)
     return jax.vmap(init, out_axes=along)(jnp.stack([jax.random.PRNGKey(seed) for seed in seeds])), jax.jit(program)
+
+
+def test_the_loop_of_an_accelerator_is_the_same_training(monkeypatch):
+    monkeypatch.setattr(noise_many, "LARGE", MANY)
+    ends = []
+    for cheap in (True, False):
+        for module in (many, steps):
+            monkeypatch.setattr(module, "loops_are_cheap", lambda cheap=cheap: cheap)
+        state, advance = _many(MANY_NOISE, SEEDS)
+        ends.append(advance(state, 30))
+    assert (ends[0].episodes.sum(axis=1) > 30).all()
+    assert (ends[0].train.losses.train_steps > 30).all()
+    for one, other in zip(*map(jax.tree.leaves, ends), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_many_environments_do_not_see_where_a_call_ends():
