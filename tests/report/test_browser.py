@@ -141,7 +141,7 @@ def test_a_legend_hides_a_method_in_every_panel(open_page):
     page = open_page("figures/ddpg-sparse.html")
     page.locator(".legend button[data-key=none]").first.click()
     pressed = [each.get_attribute("aria-pressed") for each in page.locator(".legend button[data-key=none]").all()]
-    assert pressed == ["false"] * 4
+    assert pressed == ["false"] * 5
 
 
 def returns(figure: str, env: str, exploration: str, step: int) -> dict[int, float]:
