@@ -194,9 +194,9 @@ def _draw_reaches(axis: Axes, found: list[Reach], look: Look) -> None:
 
 
 def _panels(count: int) -> tuple[MatplotlibFigure, Any]:
-    """A figure with so many panels, and its axes in rows and columns."""
-    columns = min(COLUMNS, count)
-    rows = -(-count // columns)
+    """A figure with so many panels, and its axes in rows and columns: as few rows as hold them, as even as can be."""
+    rows = -(-count // COLUMNS)
+    columns = -(-count // rows)
     figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 3.4 * columns, 0.4 + 2.7 * rows), squeeze=False)
     for axis in axes.flat[count:]:
         axis.remove()

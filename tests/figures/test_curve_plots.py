@@ -50,6 +50,12 @@ def test_a_panel_per_task_with_epochs_and_the_number_of_seeds(drawn):
     assert (band.get_paths()[0].vertices[:, 1].min(), band.get_paths()[0].vertices[:, 1].max()) == (0.5, 1.5)
 
 
+@pytest.mark.parametrize(("tasks", "across"), [(1, 1), (4, 4), (5, 3), (7, 4)])
+def test_rows_of_panels_are_few_and_as_even_as_can_be(drawn, tasks, across):
+    figure, _ = drawn([point for env in DENSE[:tasks] for point in points(env, "none", [2])])
+    assert len({round(axis.get_position().x0, 3) for axis in figure.axes}) == across
+
+
 def test_an_exploration_has_one_colour_everywhere(drawn):
     figure, _ = drawn(points(DENSE[0], "parameter", [2]) + points(DENSE[0], "ou", [2]) + points(DENSE[1], "ou", [2]))
     first, second = figure.axes
