@@ -1,6 +1,7 @@
 """What several tests share."""
 
 import gc
+import signal
 
 import jax
 import pytest
@@ -8,6 +9,8 @@ import pytest
 # Tracing makes millions of small objects, few of them in cycles: to seek these more seldom saves a tenth of the time.
 gc.freeze()
 gc.set_threshold(100_000)
+# A shell's background job ignores Ctrl-C, and so would all that the tests start, also where a test is of Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
