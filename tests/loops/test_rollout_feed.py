@@ -310,7 +310,7 @@ def test_more_environments_than_steps_of_a_batch_are_refused():
 def test_trpo_finds_the_best_action_of_a_known_task():
     config = TRPOConfig(hidden_sizes=(8,), batch_size=500, delta_kl=0.05)
     loop = reach_loop(OnPolicyParameterNoise(max_states=20), num_envs=10, config=config)
-    run(loop, 20_000)
+    run(loop, 40_000)  # after half of that seeds are 0.04 to 0.40 away, and one seed differs between kinds of CPU
     obs = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     means = jax.vmap(loop.policy())(obs)[:, 0]
-    assert np.abs(np.asarray(means) - 0.5).mean() < 0.15
+    assert np.abs(np.asarray(means) - 0.5).mean() < 0.05
