@@ -12,6 +12,7 @@ from paramnoise.envs.continuous import DENSE, SPARSE
 from paramnoise.figures.atari_scores import PUBLISHED
 from paramnoise.figures.chain_figure import CHAIN
 from paramnoise.figures.es_figure import REACHED
+from paramnoise.figures.question_figures import BEHIND
 
 BEFORE = Decided("before the runs", "2026-11-16")
 AFTER = Decided("after data was seen", "2026-11-16")
@@ -21,7 +22,7 @@ NONE, GAUSSIAN, OU, PARAMETER = "none", "gaussian", "ou", "parameter"
 BOOTSTRAP, EPSILON_GREEDY, TWO_HEADS = "bootstrap", "epsilon-greedy", "epsilon-greedy-two-heads"
 TRPO_SMALL, TRPO_NOISE = "parameter-delta-0.01", "parameter-delta-0.1"
 NONE_TERMINAL, PARAMETER_TERMINAL = "none-terminal", "parameter-terminal"
-NO_LAYER_NORM = "parameter-no-layer-norm"
+NO_LAYER_NORM, SMALL_DELTA = "parameter-no-layer-norm", "parameter-small-delta"
 RAINBOW = "double-dueling-prioritized"
 
 HALF_CHEETAH, WALKER = "HalfCheetah-v4", "Walker2d-v4"
@@ -323,6 +324,17 @@ OURS = (
         rule=Improves(tasks=(HALF_CHEETAH,), subject=NONE, others=(NONE_TERMINAL,)),
         asks=TIME_LIMITS,
         decided=AFTER,
+    ),
+    Claim(
+        name="atari-small-delta",
+        sentence="Where parameter noise is behind on Atari (Pong, Breakout, Seaquest), its large delta at the start is "
+        "why: with the small delta of the last epsilon from the start it learns more.",
+        where="ours",
+        figure="ablations-atari",
+        read=sources.exploring_scores,
+        rule=Improves(tasks=BEHIND, subject=SMALL_DELTA, others=(PARAMETER,)),
+        asks=Scale(seeds=3, steps=1_000_000),
+        decided=Decided("before the runs", "2026-11-18"),
     ),
 )
 CLAIMS = (*ATARI, *DENSE_REWARDS, *ON_CHAINS, *SPARSE_REWARDS, *AGAINST_ES, *OURS)

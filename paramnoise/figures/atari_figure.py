@@ -170,6 +170,18 @@ _FIRST = ("Freeway", "Enduro", "Pong", "Breakout", "Alien", "BankHeist", "Qbert"
 ORDER = (*_FIRST, *(game for game in GAMES if game not in _FIRST))
 """The paper's games as they are run: those first on which it shows the most."""
 
+SMOKE = AtariScale(
+    envs=("Pong",),
+    seeds=1,
+    steps=4_000,
+    eval_every=2_000,
+    eval_episodes=1,
+    log_every=1_000,
+    num_envs=2,  # so that games end within these few steps
+    agent={"learning_starts": 3_000, "buffer_size": 10_000},
+)
+"""The scale smoke of every figure of Atari games."""
+
 ATARI = register_figure(
     AtariFigure(
         name="atari",
@@ -182,16 +194,7 @@ ATARI = register_figure(
             ),
         ),
         scales={
-            "smoke": AtariScale(
-                envs=("Pong",),
-                seeds=1,
-                steps=4_000,
-                eval_every=2_000,
-                eval_episodes=1,
-                log_every=1_000,
-                num_envs=2,  # so that games end within these few steps
-                agent={"learning_starts": 3_000, "buffer_size": 10_000},
-            ),
+            "smoke": SMOKE,
             "small": AtariScale(envs=ORDER[:3], seeds=3, steps=1_000_000),
             "paper": AtariScale(envs=ORDER, seeds=3, steps=10_000_000),
         },

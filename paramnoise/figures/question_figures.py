@@ -3,6 +3,7 @@
 from typing import Any
 
 from paramnoise.envs.continuous import DENSE
+from paramnoise.figures.atari_figure import SMOKE, AtariFigure, AtariScale
 from paramnoise.figures.base import Method, register_figure
 from paramnoise.figures.chain_figure import ChainFigure, ChainScale
 from paramnoise.figures.continuous_figures import scales
@@ -13,6 +14,8 @@ NUM_ENVS = 32
 """Environments of the runs that share perturbed policies, or do not."""
 FIXED_SIGMAS = (0.01, 0.03, 0.1)
 """Adapted to delta 0.2, sigma starts at 0.2 and is near 0.02 after 50,000 steps of HalfCheetah."""
+BEHIND = ("Pong", "Breakout", "Seaquest")
+"""The games on which parameter noise starts later than epsilon-greedy, or is behind it after 4M frames."""
 NO_LAYER_NORM: dict[str, Any] = {"variant": "no-layer-norm", "agent": {"layer_norm": False}}
 
 register_figure(
@@ -75,6 +78,27 @@ register_figure(
             "smoke": ChainScale(lengths=(5,), seeds=1, episodes=200),
             "small": ChainScale(lengths=(20, 50), seeds=3, episodes=2_000),
             "paper": ChainScale(lengths=(20, 50, 100), seeds=10, episodes=2_000),
+        },
+    )
+)
+register_figure(
+    AtariFigure(
+        name="ablations-atari",
+        methods=(
+            Method("dqn", "parameter", "Delta follows epsilon from 1 to 0.1", agent={"policy_head": True}),
+            Method(
+                "dqn",
+                "parameter",
+                "Delta of epsilon 0.1 throughout",
+                variant="small-delta",
+                agent={"policy_head": True},
+                exploration_settings={"epsilon_start": 0.1},
+            ),
+        ),
+        scales={
+            "smoke": SMOKE,
+            "small": AtariScale(envs=BEHIND[:1], seeds=3, steps=500_000),
+            "paper": AtariScale(envs=BEHIND, seeds=3, steps=1_000_000),
         },
     )
 )

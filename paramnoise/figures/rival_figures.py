@@ -4,8 +4,10 @@ Networks are small, 64-64, batches are of 128 transitions, and the other setting
 one learner, so that each can be run alone; `figures/rivals.py` puts them together.
 """
 
+import dataclasses
+
 from paramnoise.envs.continuous import DENSE, SPARSE
-from paramnoise.figures.atari_figure import AtariFigure, AtariScale
+from paramnoise.figures.atari_figure import SMOKE, AtariFigure, AtariScale
 from paramnoise.figures.base import Method, register_figure
 from paramnoise.figures.chain_figure import ChainFigure, ChainScale
 from paramnoise.figures.continuous_figures import scales
@@ -138,16 +140,7 @@ ATARI_FIGURE = register_figure(
             ),
         ),
         scales={
-            "smoke": AtariScale(
-                envs=GAMES[:1],
-                seeds=1,
-                steps=4_000,
-                eval_every=2_000,
-                eval_episodes=1,
-                log_every=1_000,
-                num_envs=2,
-                agent={"learning_starts": 3_000, "buffer_size": 10_000},
-            ),
+            "smoke": dataclasses.replace(SMOKE, envs=GAMES[:1]),
             "small": AtariScale(envs=GAMES[:1], seeds=3, steps=1_000_000),
             "paper": AtariScale(envs=GAMES, seeds=5, steps=1_000_000),
         },

@@ -11,6 +11,7 @@ from paramnoise.figures import atari_figure, seed_groups
 from paramnoise.figures.atari_figure import ATARI, ORDER, AtariScale
 from paramnoise.figures.atari_results import Score
 from paramnoise.figures.atari_runs import AtariRun
+from paramnoise.figures.base import FIGURES
 from paramnoise.figures.pieces import Progress
 from paramnoise.figures.seed_groups import SeedGroup
 from paramnoise.validation import UsageError
@@ -52,6 +53,16 @@ def test_the_methods_differ_in_exploration_and_heads_and_have_directories_of_the
         for method in ("parameter", "epsilon-greedy", "epsilon-greedy-two-heads")
     ]
     assert [method.name for method in ATARI.methods] == ["parameter", "epsilon-greedy", "epsilon-greedy-two-heads"]
+
+
+def test_the_small_delta_is_that_of_the_last_epsilon_and_the_other_is_the_run_of_the_paper_s_figure():
+    figure = FIGURES["ablations-atari"]
+    large, small = (method.config("Pong", seed=0, steps=9) for method in figure.methods)
+    assert large == ATARI.methods[0].config("Pong", seed=0, steps=9)
+    assert small == dataclasses.replace(large, exploration=dataclasses.replace(large.exploration, epsilon_start=0.1))
+    deltas = [[float(each.exploration.threshold(None, 6, step)) for step in (0, 1_000_000)] for each in (large, small)]
+    last = -math.log(1 - 0.1 + 0.1 / 6)
+    assert deltas == [pytest.approx([-math.log(1 / 6), last]), pytest.approx([last, last])]
 
 
 def test_settings_are_the_presets_unless_the_scale_has_its_own(tmp_path):

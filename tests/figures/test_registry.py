@@ -11,7 +11,7 @@ from paramnoise.validation import UsageError
 
 PAPER_S = ("atari", "chain", "ddpg-dense", "ddpg-sparse", "ddpg-sparse-l2", "es", "trpo-dense", "trpo-sparse")
 RIVALS = tuple(f"rivals{part}" for part in ("", "-atari", "-chain", "-ddpg", "-dqn", "-ppo", "-sac", "-td3", "-trpo"))
-OURS = (*PAPER_S, "ablations", "ablations-chain", "time-limits", *RIVALS)
+OURS = (*PAPER_S, "ablations", "ablations-atari", "ablations-chain", "time-limits", *RIVALS)
 
 OTHER = Method("trpo", "parameter", "B")
 
