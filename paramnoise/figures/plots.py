@@ -131,14 +131,15 @@ def plot_standings(rows: Sequence[Standing], path: Path) -> None:
     for row in rows:
         panels.setdefault((row.figure, row.group), []).append(row)
     figure, axes = _panels(len(panels))
-    for axis, ((_, group), own) in zip(axes.flat, panels.items(), strict=False):
+    for axis, own in zip(axes.flat, panels.values(), strict=False):
         for place, row in enumerate(own):
             colour = looks([Method(row.algorithm, row.exploration, "")])[0].colour
             axis.plot([row.iqm], [place], "o", color=colour)
             axis.plot([row.low, row.high], [place, place], color=colour, linewidth=1.5)
         axis.set_yticks(range(len(own)), [row.exploration for row in own], fontsize=8)
         axis.invert_yaxis()
-        axis.set_title(f"{find_agent(own[0].algorithm).title}, {group}", fontsize=10)
+        least = min(own, key=lambda row: row.tasks)
+        axis.set_title(f"{find_agent(own[0].algorithm).title}, {least.scope}", fontsize=10)
         axis.set_xlabel("interquartile mean (95% interval)")
         axis.grid(axis="x", color="0.93")
     figure.tight_layout()

@@ -70,6 +70,11 @@ class Standing(NamedTuple):
     there can be no verdict yet."""
 
     @property
+    def scope(self) -> str:
+        """The group, and how many of its tasks have runs if not all have."""
+        return f"{self.group} ({self.tasks} of {self.of} run)" if self.tasks < self.of else self.group
+
+    @property
     def verdict(self) -> str:
         """Which of the two is better; empty where there can be no verdict yet."""
         if math.isnan(self.p):
@@ -175,12 +180,11 @@ HEADER = (
 
 def cells(row: Standing, learner: str) -> tuple[str, ...]:
     """A row of the table for people."""
-    part = f" ({row.tasks} of {row.of} run)" if row.tasks < row.of else ""
     chance = "" if math.isnan(row.better) else estimate_text(row.chance, ".2f")
     digits = ".2f" if abs(row.iqm) < 10 else ""
     return (
         learner,
-        f"{row.group}{part}",
+        row.scope,
         row.exploration,
         estimate_text(row.score, digits),
         chance,

@@ -175,6 +175,15 @@ def test_the_table_is_made_of_the_parts_results_alone(out, capsys):
     assert (rows[0]["better"], rows[3]["better"], rows[3]["iqm"]) == ("", "1.0", "0.0")
 
 
+def test_a_panel_says_how_many_tasks_of_its_group_are_run(out, monkeypatch):
+    titles: list[str] = []
+    monkeypatch.setattr(
+        "paramnoise.figures.plots._save", lambda figure, _: titles.extend(axis.get_title() for axis in figure.axes)
+    )
+    assert main(["plot", "rivals", "--out", str(out)]) == 0
+    assert titles == ["TD3, sparse (2 of 5 run)", "DQN, chain (1 of 5 run)"]
+
+
 def test_a_part_that_is_not_run_says_so_in_the_page_s_table(out):
     lines = RIVALS.markdown("continuous", out).splitlines()
     assert lines[2].startswith("| DDPG | dense, sparse | none, gaussian, ou, pink, gsde, parameter | not run yet |")
