@@ -23,6 +23,7 @@ BOOTSTRAP, EPSILON_GREEDY, TWO_HEADS = "bootstrap", "epsilon-greedy", "epsilon-g
 TRPO_SMALL, TRPO_NOISE = "parameter-delta-0.01", "parameter-delta-0.1"
 NONE_TERMINAL, PARAMETER_TERMINAL = "none-terminal", "parameter-terminal"
 NO_LAYER_NORM, SMALL_DELTA = "parameter-no-layer-norm", "parameter-small-delta"
+RENEWED = "parameter-renewed"
 RAINBOW = "double-dueling-prioritized"
 
 HALF_CHEETAH, WALKER = "HalfCheetah-v4", "Walker2d-v4"
@@ -335,6 +336,17 @@ OURS = (
         rule=Improves(tasks=BEHIND, subject=SMALL_DELTA, others=(PARAMETER,)),
         asks=Scale(seeds=3, steps=1_000_000),
         decided=Decided("before the runs", "2026-11-18"),
+    ),
+    Claim(
+        name="atari-renewed",
+        sentence="Where parameter noise is behind on Atari, policies that are stuck are why: with none that acts for "
+        "more than 1,000 steps it learns more.",
+        where="ours",
+        figure="ablations-atari",
+        read=sources.exploring_scores,
+        rule=Improves(tasks=BEHIND, subject=RENEWED, others=(PARAMETER,)),
+        asks=Scale(seeds=3, steps=1_000_000),
+        decided=Decided("before the runs", "2026-11-19"),
     ),
 )
 CLAIMS = (*ATARI, *DENSE_REWARDS, *ON_CHAINS, *SPARSE_REWARDS, *AGAINST_ES, *OURS)

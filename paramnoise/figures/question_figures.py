@@ -16,6 +16,8 @@ FIXED_SIGMAS = (0.01, 0.03, 0.1)
 """Adapted to delta 0.2, sigma starts at 0.2 and is near 0.02 after 50,000 steps of HalfCheetah."""
 BEHIND = ("Pong", "Breakout", "Seaquest")
 """The games on which parameter noise starts later than epsilon-greedy, or is behind it after 4M frames."""
+OLDEST = 1_000
+"""Steps that a policy acts at most on a game where some get stuck: twice a game of Seaquest's first ones."""
 NO_LAYER_NORM: dict[str, Any] = {"variant": "no-layer-norm", "agent": {"layer_norm": False}}
 
 register_figure(
@@ -93,6 +95,14 @@ register_figure(
                 variant="small-delta",
                 agent={"policy_head": True},
                 exploration_settings={"epsilon_start": 0.1},
+            ),
+            Method(
+                "dqn",
+                "parameter",
+                f"As the first, no policy older than {OLDEST:,} steps",
+                variant="renewed",
+                agent={"policy_head": True},
+                exploration_settings={"max_age": OLDEST},
             ),
         ),
         scales={

@@ -55,11 +55,12 @@ def test_the_methods_differ_in_exploration_and_heads_and_have_directories_of_the
     assert [method.name for method in ATARI.methods] == ["parameter", "epsilon-greedy", "epsilon-greedy-two-heads"]
 
 
-def test_the_small_delta_is_that_of_the_last_epsilon_and_the_other_is_the_run_of_the_paper_s_figure():
+def test_ablations_differ_from_the_run_of_the_paper_s_figure_in_one_setting_each():
     figure = FIGURES["ablations-atari"]
-    large, small = (method.config("Pong", seed=0, steps=9) for method in figure.methods)
+    large, small, renewed = (method.config("Pong", seed=0, steps=9) for method in figure.methods)
     assert large == ATARI.methods[0].config("Pong", seed=0, steps=9)
     assert small == dataclasses.replace(large, exploration=dataclasses.replace(large.exploration, epsilon_start=0.1))
+    assert renewed == dataclasses.replace(large, exploration=dataclasses.replace(large.exploration, max_age=1_000))
     deltas = [[float(each.exploration.threshold(None, 6, step)) for step in (0, 1_000_000)] for each in (large, small)]
     last = -math.log(1 - 0.1 + 0.1 / 6)
     assert deltas == [pytest.approx([-math.log(1 / 6), last]), pytest.approx([last, last])]
