@@ -8,6 +8,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 
 import compiled
+import loops
 import side_by_side
 from harness import Plan, Window, measure, ratio_table
 
@@ -52,6 +53,12 @@ def test_seeds_side_by_side_warm_up_and_then_take_turns():
     taken = side_by_side.measure(windows, steps=5, warm_up=3, repeats=2)
     assert asked == [("a", 3), ("b", 3), ("a", 5), ("b", 5), ("a", 5), ("b", 5)]
     assert [len(own) for own in taken] == [2, 2]
+
+
+def test_a_run_on_an_environment_in_jax_is_asked_for_so_many_steps_and_takes_hardly_more(monkeypatch):
+    monkeypatch.setattr(loops, "STEPS", 50)
+    call = loops.run("paramnoise/Chain-v0", "epsilon-greedy", length=5)
+    assert 50 <= call() <= 200  # 8 steps, 32, 128: each piece is at most four times the last
 
 
 @pytest.mark.parametrize("agent", compiled.ENVS)
