@@ -91,13 +91,13 @@ def whole(tmp_path_factory) -> Path:
 
 KILLS = {
     "train ddpg --env Pendulum-v1 --num-envs 2 --hidden-sizes 16 16 --batch-size 16 --buffer-size 50000"
-    " --learning-starts 0 --exploration parameter --steps 20000 --eval-every 400": 20,
+    " --learning-starts 0 --exploration parameter --steps 60000 --eval-every 400": 20,
     # In one compiled program.
     "train dqn --env paramnoise/Chain-v0 --num-envs 4 --exploration parameter --steps 20000 --eval-every 500": 3,
     "train pqn --env paramnoise/Chain-v0 --num-envs 4 --exploration parameter --steps 60000 --eval-every 2000": 3,
     "train ppo --env paramnoise/Chain-v0 --num-envs 4 --batch-size 256 --steps 60000 --eval-every 2000": 3,
 }
-"""Commands, and how often each is killed."""
+"""Commands, and how often each is killed. Their steps are more than a fast machine takes before the last kill."""
 
 
 def start(train: str, path: Path) -> subprocess.Popen:

@@ -78,6 +78,13 @@ def rows(path: Path) -> list[dict[str, str]]:
     return [{name: cell for name, cell in row.items() if name not in clocks} for row in RunDirectory(path).rows()]
 
 
+def assert_alike(one: Path, other: Path) -> None:
+    """Asserts that the progress of two runs is the same but for rounding."""
+    for pair in zip(rows(one), rows(other), strict=True):
+        numbers = [{name: float(cell or "nan") for name, cell in row.items()} for row in pair]
+        assert numbers[0] == pytest.approx(numbers[1], rel=1e-3, nan_ok=True)
+
+
 class StopAt:
     """Asks a run to stop at a step."""
 
@@ -131,8 +138,7 @@ def test_with_all_extensions_a_resumed_run_is_the_same_and_so_is_replay_on_host_
         assert len(np.unique(priorities[priorities > 0])) > 20  # those of errors, not all the first one
     if len(places) == 1:
         return
-    for ours, theirs in zip(rows(tmp_path / "host"), rows(tmp_path / "device"), strict=True):
-        assert list(map(float, ours.values())) == pytest.approx(list(map(float, theirs.values())), 1e-3, nan_ok=True)
+    assert_alike(tmp_path / "host", tmp_path / "device")
 
 
 def leaves(agent: Any) -> list[np.ndarray]:
@@ -172,9 +178,7 @@ def test_seeds_side_by_side_have_a_run_directory_each_and_resume_together(tmp_pa
         run(dataclasses.replace(configs[place], steps=140), parts[place], resume=True, watcher=StopAt(10**9))
     run_together([dataclasses.replace(each, steps=140) for each in configs], whole, resume=True, watcher=StopAt(10**9))
     for one, other in zip(whole, parts, strict=True):
-        for mine, theirs in zip(rows(one), rows(other), strict=True):
-            numbers = [{name: float(cell or "nan") for name, cell in row.items()} for row in (mine, theirs)]
-            assert numbers[0] == pytest.approx(numbers[1], rel=1e-3, nan_ok=True)
+        assert_alike(one, other)
 
 
 def test_runs_side_by_side_differ_in_their_seeds_alone(tmp_path):
