@@ -17,7 +17,7 @@ FIXED_SIGMAS = (0.01, 0.03, 0.1)
 BEHIND = ("Pong", "Breakout", "Seaquest")
 """The games on which parameter noise starts later than epsilon-greedy, or is behind it after 4M frames."""
 OLDEST = 1_000
-"""Steps that a policy acts at most on a game where some get stuck: twice a game of Seaquest's first ones."""
+"""Steps that a policy acts at most, on games where some get stuck: longer than most lives of Seaquest's first games."""
 NO_LAYER_NORM: dict[str, Any] = {"variant": "no-layer-norm", "agent": {"layer_norm": False}}
 
 register_figure(
