@@ -49,8 +49,8 @@ def run(env: str, exploration: str, agent: str = "dqn", **env_kwargs: int) -> Ca
 
     def call() -> int:
         first = loop.step
-        rows = loop.run(NEVER, eval_every=NEVER, eval_episodes=1, should_stop=lambda: loop.step >= first + STEPS)
-        assert not list(rows)
+        for _ in loop.run(NEVER, eval_every=NEVER, eval_episodes=1, should_stop=lambda: loop.step >= first + STEPS):
+            pass
         return loop.step - first
 
     return call
