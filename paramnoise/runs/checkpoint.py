@@ -7,7 +7,6 @@ checkpoint/checkpoint.json      which file, its SHA-256, and small facts; replac
 import contextlib
 import errno
 import hashlib
-import importlib.metadata
 import io
 import json
 import os
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from paramnoise import __version__
 from paramnoise.runs.reading import Header, opened, read_arrays, read_json
 from paramnoise.validation import UsageError
 
@@ -57,8 +57,7 @@ def stage(directory: Path, state: Any, own: dict[str, np.ndarray], facts: dict[s
     # Named by its content: a new file never takes the place of the one that the index still names.
     data = directory / f"arrays-{digest[:16]}.npz"
     write_atomically(data, lambda file: file.write(content.getbuffer()))
-    made_by = importlib.metadata.version("paramnoise")
-    index = {"format": FORMAT, "made_by": made_by, "file": data.name, "sha256": digest, "facts": facts}
+    index = {"format": FORMAT, "made_by": __version__, "file": data.name, "sha256": digest, "facts": facts}
 
     def commit() -> None:
         write_atomically(directory / INDEX, lambda file: file.write(json.dumps(index, indent=2).encode()))

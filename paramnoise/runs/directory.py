@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paramnoise import __version__
 from paramnoise.plugins import loaded_plugins, missing_plugins_hint
 from paramnoise.runs import lock
 from paramnoise.runs.checkpoint import NO_FOLLOW, naming, temporary_of, write_atomically
@@ -271,8 +272,8 @@ def _option(name: str) -> str:
 
 def provenance() -> dict[str, Any]:
     """The versions that a result depends on."""
-    packages = ("paramnoise", "jax", "jaxlib", "equinox", "optax", "gymnasium", "numpy", "mujoco", "Box2D", "ale-py")
-    versions = {"python": platform.python_version()}
+    packages = ("jax", "jaxlib", "equinox", "optax", "gymnasium", "numpy", "mujoco", "Box2D", "ale-py")
+    versions = {"python": platform.python_version(), "paramnoise": __version__}
     for package in packages:
         try:
             versions[package] = importlib.metadata.version(package)

@@ -1,12 +1,16 @@
 """The run directory: whose it is, what is never overwritten, and the order of columns."""
 
 import dataclasses
+import importlib.metadata
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from paramnoise import __version__
 from paramnoise.explorations import BootstrapHead, EpsilonGreedy, NoNoise, ParameterNoise
+from paramnoise.runs import checkpoint
 from paramnoise.runs.config import RunConfig, make_config
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.validation import UsageError
@@ -51,6 +55,22 @@ def test_a_new_directory_is_made_with_the_config_and_the_versions(tmp_path):
     written = json.loads((directory.path / "config.json").read_text())
     assert {"paramnoise", "jax", "gymnasium", "numpy", "python"} <= set(written["versions"])
     assert "git_commit" in written
+
+
+def test_sources_on_the_path_that_are_not_installed_write_directories_and_checkpoints(tmp_path, monkeypatch):
+    found = importlib.metadata.version
+
+    def version(package: str) -> str:
+        if package == "paramnoise":
+            raise importlib.metadata.PackageNotFoundError(package)
+        return found(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    directory = RunDirectory(tmp_path / "run")
+    directory.claim(config(), resume=False)
+    checkpoint.save(directory.checkpoint, {"weights": np.ones(2)}, {}, {"step": 0})
+    assert json.loads((directory.path / "config.json").read_text())["versions"]["paramnoise"] == __version__
+    assert json.loads((directory.checkpoint / checkpoint.INDEX).read_text())["made_by"] == __version__
 
 
 def test_an_empty_directory_is_taken(tmp_path):
