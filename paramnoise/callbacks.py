@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 from paramnoise.loops.evaluation import EndedEpisode
 from paramnoise.validation import UsageError
 
@@ -54,7 +56,7 @@ class Followers:
             self._hear(each.on_evaluation(self._agent, dict(row)))
 
     def _hear(self, answer: bool | None) -> None:
-        self.wants_to_stop |= answer is not None and not answer
+        self.wants_to_stop |= isinstance(answer, bool | np.bool_) and not answer
 
 
 class _Function(Callback):

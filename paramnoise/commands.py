@@ -175,6 +175,8 @@ def film(
     require(max_steps is None or max_steps >= 1, "max_steps", max_steps, "at least 1")
     agent = _load(run_dir, device, trust_env)
     if sigma is None:
+        if getattr(agent.config.exploration, "scaling", "adaptive") != "adaptive":
+            raise UsageError(f"{run_dir} explored by natural steps, which no one sigma describes: choose one, --sigma")
         sigma = _last_sigma(RunDirectory(run_dir))
     filmed = agent.record(out, seed=seed, perturbed=perturbed, sigma=sigma, max_steps=max_steps)
     facts = {"algorithm": agent.algorithm, "env": agent.config.env, "steps": agent.step, "sigma": sigma, "seed": seed}

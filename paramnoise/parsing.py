@@ -28,6 +28,8 @@ HELP = frozenset(("-h", "--help"))
 """The words that ask for help."""
 NO_INT = re.compile(r"invalid literal for int\(\) with base 10: (\S+)")
 """What Python says of a word that is no whole number."""
+NONE_OF = re.compile(r"no type matching .*? could be instantiated from \[(.*?)\]\. Got errors: .*")
+"""What tyro says of words that are nothing of what an option may be."""
 
 
 class Group:
@@ -139,7 +141,8 @@ def _problem(command: Words, event: Any) -> str:
         return f"{event.argument.display_name()} needs a value"
     if isinstance(event, tyro_errors.InstantiationFailure):
         taken = f"{event.argument.display_name()} takes {event.argument.lowered.metavar}: " if event.argument else ""
-        return taken + NO_INT.sub(r"\1 is no whole number", event.message)
+        message = NONE_OF.sub(r"\1 is none of these", " ".join(event.message.split()))
+        return taken + NO_INT.sub(r"\1 is no whole number", message)
     return ""
 
 

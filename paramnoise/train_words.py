@@ -159,6 +159,8 @@ def _key_values(option: str, words: Sequence[str]) -> dict[str, Any]:
         key, colon, text = word.partition(":")
         if not (key and colon):
             raise UsageError(f"{option} takes key:value, not {word!r}")
+        if key in values:
+            raise UsageError(f"{option} has {key} twice")
         try:
             values[key] = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
         except (ValueError, SyntaxError, TypeError):

@@ -59,7 +59,7 @@ def require_extra(module: str, extra: str, what: str) -> None:
 def lookup(kind: str, name: str, known: Mapping[str, Value]) -> Value:
     """What a name stands for, or UsageError with the names that exist."""
     if name not in known:
-        raise UsageError(f"unknown {kind} {name!r}: {did_you_mean(name, known)}")
+        raise UsageError(f"unknown {kind} {name!r}: {did_you_mean(name, known) if known else 'none is registered'}")
     return known[name]
 
 

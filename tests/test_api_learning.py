@@ -1,16 +1,24 @@
 """Learning that one can follow, stop, write down and copy; and the policy as what it is."""
 
+import contextlib
 import copy
 import inspect
 import pickle
+import signal
+from functools import partial
+from typing import ClassVar
 
+import gymnasium as gym
 import jax
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.vector import AsyncVectorEnv
 from test_api import QUIET, TINY, assert_same_agent, tiny
 
 import paramnoise as pn
 from paramnoise import api
+from paramnoise.cli import main
 from paramnoise.runs.directory import WALL_CLOCK_COLUMNS, RunDirectory
 
 
@@ -119,7 +127,71 @@ def test_an_interrupted_agent_begins_anew_in_the_directory_that_has_no_checkpoin
     assert [row["step"] for row in RunDirectory(tmp_path).rows()] == ["20", "40", "60", "80"]
 
 
-def test_the_best_agent_is_kept_and_cannot_learn_on(logged):
+class Signals(CartPoleEnv):
+    """Ctrl-C is pressed within its steps of these numbers, once in a process."""
+
+    at: ClassVar[list[int]] = []
+    count = 0
+
+    def step(self, action):
+        Signals.count += 1
+        if Signals.count in Signals.at:
+            signal.raise_signal(signal.SIGINT)
+            self.state = tuple(self.state)  # a handler that raises leaves the step half done
+        return super().step(action)
+
+
+@pytest.fixture
+def keys(monkeypatch):
+    """Sets at which steps Ctrl-C is pressed, and the handler that Python begins with."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(Signals, "count", 0)
+    yield lambda *at: monkeypatch.setattr(Signals, "at", list(at))
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_learning_at_a_clean_place_and_the_agent_goes_on_as_if_never_stopped(tmp_path, keys, logged):
+    agent = tiny(Signals)
+    keys(13)
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(80, log_dir=tmp_path / "run", eval_every=20, **QUIET)
+    assert agent.step == pn.load(tmp_path / "run", Signals).step == 14
+    assert RunDirectory(tmp_path / "run").summary()["signal"] == signal.SIGINT
+    agent.save(tmp_path / "saved")
+    for other in (agent, pn.load(tmp_path / "saved", Signals)):
+        assert_same_agent(other.learn(66, eval_every=20, **QUIET), logged[0])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_twice_ends_learning_at_once_and_a_handler_of_the_program_is_left_alone(keys):
+    keys(13, 14)
+    agent = tiny(Signals)
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(80, **QUIET)
+    assert agent.step < 14
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    heard = []
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    keys(Signals.count + 5)
+    assert tiny(Signals).learn(20, **QUIET).step == 20
+    assert heard == [signal.SIGINT]
+
+
+def test_only_false_stops(logged):
+    for answer in (0, "", [], None, np.zeros(2)):
+        assert tiny().learn(20, callback=lambda agent, row, said=answer: said, eval_every=10, **QUIET).step == 20
+    assert tiny().learn(20, callback=lambda agent, row: np.False_, eval_every=10, **QUIET).step == 10
+
+
+def test_an_agent_is_not_saved_over_the_files_of_a_run(logged):
+    _, path, _ = logged
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    with pytest.raises(pn.UsageError, match="holds a run, whose files belong together: choose another path"):
+        tiny().save(path)
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+
+
+def test_the_best_agent_is_kept_and_cannot_learn_on(logged, capsys):
     _, path, heard = logged
     best = max(heard.rows, key=lambda row: row["eval_return_mean"])
     kept = pn.load(path / "best")
@@ -128,6 +200,8 @@ def test_the_best_agent_is_kept_and_cannot_learn_on(logged):
     assert kept.evaluate(3).returns == same.evaluate(3).returns
     with pytest.raises(pn.UsageError, match="without its experience: load the run itself"):
         kept.learn(2, **QUIET)
+    assert main(["resume", str(path / "best"), "--steps", "200"]) == 2
+    assert capsys.readouterr().err.endswith("without its experience: go on with the run itself\n")
 
 
 def test_a_copy_and_a_pickled_agent_learn_on_as_the_agent_would():
@@ -137,6 +211,30 @@ def test_a_copy_and_a_pickled_agent_learn_on_as_the_agent_would():
     for other in others:
         assert len(other.history) == 1
         assert_same_agent(agent, other.learn(20, **QUIET))
+    assert len(agent.history) == len(copy.copy(agent).learn(20, **QUIET).history) - 1 == 2
+
+
+class Mine(pn.DQN):
+    """A user's own kind of agent."""
+
+
+def test_a_copy_of_a_subclass_is_one(tmp_path):
+    agent = Mine("CartPole-v1", **TINY)
+    agent.save(tmp_path)
+    for same in (copy.deepcopy(agent), pickle.loads(pickle.dumps(agent)), Mine.load(tmp_path)):
+        assert type(same) is Mine
+    assert type(pn.load(tmp_path)) is pn.DQN
+    with pytest.raises(pn.UsageError, match="holds an agent of dqn, which paramnoise"):
+        pn.DDPG.load(tmp_path)
+
+
+def test_trying_to_copy_an_agent_of_processes_leaves_it_whole():
+    with contextlib.closing(AsyncVectorEnv([partial(gym.make, "CartPole-v1")] * 2, context="spawn")) as envs:
+        agent = tiny(envs)
+        for copied in (copy.deepcopy, pickle.dumps):
+            with pytest.raises(pn.UsageError, match="an AsyncVectorEnv's processes cannot be copied"):
+                copied(agent)
+        assert agent.learn(10, **QUIET).step == 10
 
 
 @pytest.mark.parametrize("name", ["DQN", "Evaluation", "_from_files"])
@@ -161,14 +259,16 @@ def test_perturbing_is_the_noise_core_s(logged):
         one, other = agent.perturb(key, 0.1), pn.noise.perturb(jax.random.PRNGKey(3), agent.policy, 0.1)
         assert all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other)))
     assert all(map(np.array_equal, jax.tree.leaves(agent.perturb(3, 0.0)), jax.tree.leaves(agent.policy)))
-    with pytest.raises(pn.UsageError, match="sigma must be at least 0"):
-        agent.perturb(0, -1.0)
+    for sigma in (-1.0, float("inf"), float("nan")):
+        with pytest.raises(pn.UsageError, match="sigma must be at least 0 and finite"):
+            agent.perturb(0, sigma)
 
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
         (lambda agent: agent.predict((np.zeros(4), {})), "observation .* expected an array of shape"),
+        (lambda agent: agent.record("a.gif", perturbed=1, sigma=0.1, max_steps=0), "max_steps must be at least 1"),
         (lambda agent: agent.evaluate(2.5), "episodes must be a whole number"),
         (lambda agent: agent.evaluate(2, seed=None), "seed must be a whole number"),
         (lambda agent: agent.evaluate(2, seed=-1), "seed must be at least 0"),

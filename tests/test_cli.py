@@ -193,6 +193,18 @@ def test_an_unknown_exploration_is_answered_with_those_that_fit_the_agent(capsys
     assert "choose from none, epsilon-greedy, noisy, parameter\n" in complaint(capsys, f"{TRAIN} --exploration wander")
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("resume run --steps 1e2", "--steps takes {None}|INT: '1e2' is none of these; see paramnoise resume --help"),
+        (f"{TRAIN} --optimizer foo", "unknown optimizer 'foo': none is registered"),
+        (f"{TRAIN} --exploration parameter delta:0.1 delta:0.2", "--exploration has delta twice"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_what_is_wrong_with_it(capsys, command, words):
+    assert complaint(capsys, command) == f"paramnoise: error: {words}\n"
+
+
 def test_what_noise_does_to_a_policy_is_a_table_by_sigma(trained):
     path, _ = trained
     before = files(path)

@@ -1,6 +1,7 @@
 """The small object that people use, whatever its algorithm: learn, predict, evaluate, save, load."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -164,7 +165,7 @@ class Agent:
             key: a key of JAX, or a number that decides the noise.
             sigma: the standard deviation of the noise.
         """
-        require(sigma >= 0, "sigma", sigma, "at least 0")
+        require(0 <= sigma < math.inf, "sigma", sigma, "at least 0 and finite")
         return noise.perturb(jax.random.PRNGKey(key) if isinstance(key, int | np.integer) else key, self.policy, sigma)
 
     def export(self, path: str | Path) -> None:
@@ -174,9 +175,9 @@ class Agent:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies an agent by what `save` writes, with its history; the environment is pickled as it is."""
-        files = saved.files_of(self.save)
-        env = None if isinstance(self._env_like, str) else self._env_like
-        return _from_files, (files, env, saved.unnamed_parts(self.config), self.history)
+        env = None if isinstance(self._env_like, str) else saved.copyable(self._env_like)
+        parts = saved.unnamed_parts(self.config)
+        return _from_files, (saved.files_of(self.save), env, parts, list(self.history), type(self))
 
     def predict(
         self, obs: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
@@ -219,6 +220,7 @@ class Agent:
         """
         episodes, seed = whole("episodes", episodes, least=1), whole("seed", seed, least=0)
         require(max_steps is None or bool(perturbed), "max_steps", max_steps, "used together with perturbed")
+        max_steps = self.config.eval_max_steps if max_steps is None else whole("max_steps", max_steps, least=1)
         path = Path(path)
         check_path(path)
         if not perturbed:
@@ -228,7 +230,6 @@ class Agent:
         if sigma is None:
             raise UsageError("sigma must be a number where perturbed policies are filmed")
         policies = [self.policy, *(self.perturb(number, sigma) for number in range(perturbed))]
-        max_steps = max_steps or self.config.eval_max_steps
         return film_perturbed(self._loop, self.config, self._env_like, policies, path, seed, max_steps)
 
     def save(self, path: str | Path) -> None:
@@ -237,10 +238,17 @@ class Agent:
 
     @classmethod
     def load(cls, path: str | Path, env: EnvLike | None = None, **parts: Any) -> Self:
-        """Loads an agent of this kind, as `paramnoise.load` does one of any kind."""
-        agent = load(path, env, **parts)
-        if not isinstance(agent, cls):
-            raise UsageError(f"{path} holds an agent of {agent.algorithm}, which paramnoise.load loads")
+        """Loads an agent of this class, as `paramnoise.load` does one of any."""
+        directory = RunDirectory(Path(path))
+        config = saved.read_config(directory, env, parts)
+        kind: Any = cls if getattr(cls, "algorithm", "") == config.algorithm else agent_class(config.algorithm)
+        if not issubclass(kind, cls):
+            raise UsageError(f"{path} holds an agent of {config.algorithm}, which paramnoise.load loads")
+        agent = object.__new__(kind)
+        with directory.naming_plugins():  # the environment may be a plug-in's
+            agent._adopt(config, config.env if env is None else env)
+        agent._holds_experience = saved.restore(agent._loop, config, directory)
+        agent.history = saved.read_history(directory)
         return agent
 
 
@@ -277,22 +285,14 @@ def load(
         critic_network: the same of the critic's.
         optimizer: the agent's optimizer, likewise.
     """
-    directory = RunDirectory(Path(path))
-    parts = {"network": network, "critic_network": critic_network, "optimizer": optimizer}
-    config = saved.read_config(directory, env, parts)
-    agent = object.__new__(agent_class(config.algorithm))
-    with directory.naming_plugins():  # the environment may be a plug-in's
-        agent._adopt(config, config.env if env is None else env)
-    agent._holds_experience = saved.restore(agent._loop, config, directory)
-    agent.history = saved.read_history(directory)
-    return agent
+    return Agent.load(path, env, network=network, critic_network=critic_network, optimizer=optimizer)
 
 
 def _from_files(
-    files: dict[str, bytes], env: EnvLike | None, parts: dict[str, Any], history: list[dict[str, float]]
+    files: dict[str, bytes], env: EnvLike | None, parts: dict[str, Any], history: list[Any], cls: type[Agent] = Agent
 ) -> Agent:
-    """The agent that `Agent.__reduce__` described."""
+    """The agent that `Agent.__reduce__` described; pickles of before name no class."""
     with saved.folder_of(files) as folder:
-        agent = load(folder, env, **parts)
+        agent = cls.load(folder, env, **parts)
     agent.history = history
     return agent

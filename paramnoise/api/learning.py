@@ -11,7 +11,7 @@ from paramnoise.loops.host import HostLoop
 from paramnoise.runs import checkpoint
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
-from paramnoise.runs.display import Bar, bar, describe
+from paramnoise.runs.display import Bar, StopFlag, bar, describe, interrupt_when_clean
 from paramnoise.runs.files import RunFiles
 from paramnoise.runs.lock import only_writer
 from paramnoise.runs.training import train
@@ -37,12 +37,16 @@ def learn_on(
         log_dir: a run directory that is new, or this loop's own; None: nothing is written.
         tensorboard: whether to write event files to it too.
         progress: whether to show a bar and a line for every evaluation.
+
+    Raises:
+        KeyboardInterrupt: after Ctrl-C, at the next step: loop and files are whole, and go on from there.
     """
     with (
+        interrupt_when_clean() as stop,
         _logged(loop, config, log_dir, tensorboard) as files,
         bar(config.steps, f"{config.algorithm} {config.env}", "steps", show=progress) as shown,
     ):
-        watcher = _Learning(history, followers, shown if progress else None, _seconds_before(history, files))
+        watcher = _Learning(history, followers, shown if progress else None, _seconds_before(history, files), stop)
         train(loop, files, config, watcher, followers.on_episode_end)
 
 
@@ -80,10 +84,11 @@ def _seconds_before(history: list[dict[str, float]], files: list[RunFiles]) -> f
 class _Learning:
     """Follows one call of `learn` for the agent's history, for its callbacks and for people."""
 
-    signal = None
-
-    def __init__(self, history: list[dict[str, float]], followers: Followers, shown: Bar | None, before: float):
+    def __init__(
+        self, history: list[dict[str, float]], followers: Followers, shown: Bar | None, before: float, stop: StopFlag
+    ):
         self._history, self._followers, self._shown, self._before = history, followers, shown, before
+        self._stop = stop
 
     def on_step(self, step: int) -> None:
         if self._shown is not None:
@@ -99,4 +104,8 @@ class _Learning:
             self._followers.on_evaluation(row)
 
     def should_stop(self) -> bool:
-        return self._followers.wants_to_stop
+        return bool(self._stop) or self._followers.wants_to_stop
+
+    @property
+    def signal(self) -> int | None:
+        return self._stop.signal

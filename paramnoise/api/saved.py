@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import AsyncVectorEnv
 
 from paramnoise.envs import EnvLike
 from paramnoise.loops.host import HostLoop
 from paramnoise.networks.own import OWN_PARTS
+from paramnoise.runs import lock
 from paramnoise.runs.config import RunConfig
 from paramnoise.runs.directory import RunDirectory
 from paramnoise.runs.loop import load_checked, save_loop
@@ -19,13 +21,16 @@ from paramnoise.validation import UsageError, require_extra
 
 
 def save(loop: HostLoop, config: RunConfig, path: Path) -> None:
-    """Writes the config and the whole loop, replay included; what is no saved agent is not written over."""
+    """Writes the config and the whole loop, replay included; what is no agent that was saved is not written over."""
     if path.exists() and not (path / "config.json").exists() and (path.is_file() or any(path.iterdir())):
         raise UsageError(f"{path} exists and is not a saved agent: choose another path")
+    if any((path / name).exists() for name in ("progress.csv", "summary.json", lock.NAME)):
+        raise UsageError(f"{path} holds a run, whose files belong together: choose another path")
+    directory = RunDirectory(path)
     config.to_json()  # refuses what could not be loaded, before anything is written
-    RunDirectory(path).check_links()
+    directory.check_links()
     save_loop(loop, path / "checkpoint", {"wall_time": 0.0, "digests": {"config": config.digest()}})
-    RunDirectory(path).write_config(config)
+    directory.write_config(config)
 
 
 def read_config(directory: RunDirectory, env: EnvLike | None, parts: Mapping[str, Any]) -> RunConfig:
@@ -65,6 +70,13 @@ def unnamed_parts(config: RunConfig) -> dict[str, Any]:
     """The networks and the optimizer that were given as objects, by their fields: files hold names alone."""
     given = {name: getattr(config.agent, name, None) for name in OWN_PARTS}
     return {name: part for name, part in given.items() if part is not None and not isinstance(part, str)}
+
+
+def copyable(env: EnvLike) -> EnvLike:
+    """An environment that was given as an object, to be copied with its agent; trying to copy some would break them."""
+    if isinstance(env, AsyncVectorEnv):
+        raise UsageError("an AsyncVectorEnv's processes cannot be copied: save the agent, and load it with another")
+    return env
 
 
 def files_of(write: Callable[[Path], None]) -> dict[str, bytes]:

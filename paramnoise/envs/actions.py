@@ -21,9 +21,9 @@ def environment_actions(space: gym.Space, actions: Any) -> Any:
     if isinstance(space, _SEVERAL):
         return actions.reshape(len(actions), *space.shape).astype(space.dtype)
     if not isinstance(space, gym.spaces.Box):
-        return actions
+        return _narrowed(actions, space)
     centre, half = _centre_and_half(space)
-    return centre + half * actions.reshape(len(actions), *space.shape)
+    return _narrowed(centre + half * actions.reshape(len(actions), *space.shape), space)
 
 
 def with_agent_actions(env: gym.Env) -> gym.Env:
@@ -31,7 +31,23 @@ def with_agent_actions(env: gym.Env) -> gym.Env:
     space = env.action_space
     if isinstance(space, gym.spaces.Box):
         return env if _is_unit(space) else _UnitActions(env)
-    return _Parts(env) if isinstance(space, _SEVERAL) and len(space.shape) != 1 else env
+    if isinstance(space, _SEVERAL):
+        return _Parts(env) if len(space.shape) != 1 else env
+    return _Narrow(env) if isinstance(space, gym.spaces.Discrete) and not np.can_cast(np.int32, space.dtype) else env
+
+
+def _narrowed(actions: Any, space: gym.Space) -> Any:
+    """Actions in a dtype of the space that holds fewer numbers than theirs, such as float16 or uint8; others as is."""
+    dtype: Any = space.dtype
+    return actions if np.can_cast(actions.dtype, dtype) else actions.astype(dtype)
+
+
+class _Narrow(gym.ActionWrapper):
+    """Takes a discrete action of any type; the environment gets it in its space's, such as uint8."""
+
+    def action(self, action: Any) -> Any:
+        """The action in the environment's dtype."""
+        return _narrowed(np.asarray(action), self.action_space)[()]
 
 
 class _Parts(gym.ActionWrapper):
@@ -60,11 +76,11 @@ class _UnitActions(gym.ActionWrapper):
             raise UsageError(f"{described} have no bounds: give it some (gymnasium's TransformAction sets a space)")
         self.action_space = gym.spaces.Box(-1.0, 1.0, (math.prod(space.shape),), np.float32)
         self._centre, self._half = _centre_and_half(space)
-        self._shape = space.shape
+        self._space = space
 
     def action(self, action: np.ndarray) -> Any:
         """The action in the environment's units."""
-        return self._centre + self._half * action.reshape(self._shape)
+        return _narrowed(self._centre + self._half * action.reshape(self._space.shape), self._space)
 
 
 def _is_unit(space: gym.spaces.Box) -> bool:
@@ -78,7 +94,7 @@ def _centre_and_half(space: gym.spaces.Box) -> tuple[np.ndarray, np.ndarray]:
     Half is a rounding error less where middle and half together would be one beyond a bound.
     """
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-    centre, half = ((high + low) / 2).astype(space.dtype), ((high - low) / 2).astype(space.dtype)
+    centre, half = (high / 2 + low / 2).astype(space.dtype), (high / 2 - low / 2).astype(space.dtype)
     while (beyond := (centre + half > space.high) | (centre - half < space.low)).any():
         half = np.where(beyond, np.nextafter(half, np.zeros_like(half)), half)
     return centre, half

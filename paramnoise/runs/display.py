@@ -3,7 +3,8 @@
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from types import FrameType
 from typing import Any, Protocol
@@ -140,10 +141,32 @@ def stop_on_signals() -> Iterator[StopFlag]:
     The second one does what it did before: it kills a command, whose checkpoint of before is whole. SIGHUP, which comes
     when a terminal is closed, is left alone where it is ignored, as under nohup.
     """
-    flag = StopFlag()
     hang_up = getattr(signal, "SIGHUP", None)  # not on every system
     hangs_up = hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN
-    signals = (signal.SIGINT, signal.SIGTERM, *((hang_up,) if hangs_up else ()))
+    with _first_of((signal.SIGINT, signal.SIGTERM, *((hang_up,) if hangs_up else ()))) as flag:
+        yield flag
+
+
+@contextlib.contextmanager
+def interrupt_when_clean() -> Iterator[StopFlag]:
+    """Turns the first Ctrl-C into a flag, and raises KeyboardInterrupt when the work inside has ended at a clean place.
+
+    The second one interrupts at once. A program with a handler of its own keeps it; threads hear no signal.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield StopFlag()
+        return
+    with _first_of((signal.SIGINT,)) as flag:
+        yield flag
+    if flag:
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _first_of(signals: Sequence[int]) -> Iterator[StopFlag]:
+    """Turns the first of these signals into a flag; after it they do what they did before."""
+    flag = StopFlag()
     before = {number: signal.getsignal(number) for number in signals}
 
     def raise_flag(number: int, frame: FrameType | None) -> None:

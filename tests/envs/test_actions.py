@@ -59,6 +59,23 @@ def test_rounding_leads_no_action_out_of_its_space():
         np.testing.assert_allclose(env.unwrapped.given[-1], odd.low if unit < 0 else odd.high, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("space", "unit"),
+    [(spaces.Box(0.1, 5, (2,), np.float16), np.float32([1, -1])), (spaces.Discrete(3, dtype=np.uint8), np.int32(2))],
+)
+def test_an_action_is_of_a_space_s_own_small_dtype(space, unit):
+    env = env_factory(Takes(space))()
+    env.reset()
+    env.step(unit)
+    assert env.unwrapped.given[-1] in space
+    assert environment_actions(space, unit[None])[0] in space
+
+
+def test_bounds_whose_distance_is_beyond_the_largest_float_are_bounds():
+    vast = spaces.Box(-1.7e308, 1.7e308, (2,), np.float64)
+    np.testing.assert_array_equal(environment_actions(vast, np.float32([[1, -0.5]])), [[1.7e308, -0.85e308]])
+
+
 def test_a_batch_of_actions_is_what_the_environment_gets_one_by_one():
     env, actions = env_factory(Takes(GRID))(), np.random.default_rng(0).uniform(-1, 1, (4, 6)).astype(np.float32)
     env.reset()

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import imageio_ffmpeg
@@ -12,6 +13,7 @@ import pytest
 from PIL import Image, ImageSequence
 
 import paramnoise as pn
+from paramnoise import commands
 from paramnoise.cli import main
 from paramnoise.runs import video
 from paramnoise.validation import UsageError
@@ -137,6 +139,13 @@ def test_the_hint_for_machines_without_a_display_is_given_on_mujoco(tmp_path, mo
     with pytest.raises(UsageError, match=r"no OpenGL .*MUJOCO_GL=egl"):
         video.render(env)
     env.close()
+
+
+def test_natural_steps_have_no_sigma_to_film_with(monkeypatch, tmp_path, capsys):
+    agent = SimpleNamespace(config=SimpleNamespace(exploration=pn.OnPolicyParameterNoise()))
+    monkeypatch.setattr(commands, "_load", lambda *given: agent)
+    assert main(["film", "run", "--out", str(tmp_path / "film.gif")]) == 2
+    assert "run explored by natural steps, which no one sigma describes" in capsys.readouterr().err
 
 
 def test_perturbed_policies_are_filmed_beside_the_clean_one_on_the_same_episode(agent, tmp_path):
