@@ -24,11 +24,11 @@ def save(loop: HostLoop, config: RunConfig, path: Path) -> None:
     """Writes the config and the whole loop, replay included; what is no agent that was saved is not written over."""
     if path.exists() and not (path / "config.json").exists() and (path.is_file() or any(path.iterdir())):
         raise UsageError(f"{path} exists and is not a saved agent: choose another path")
+    directory = RunDirectory(path)
+    directory.check_links()
     if any((path / name).exists() for name in ("progress.csv", "summary.json", lock.NAME)):
         raise UsageError(f"{path} holds a run, whose files belong together: choose another path")
-    directory = RunDirectory(path)
     config.to_json()  # refuses what could not be loaded, before anything is written
-    directory.check_links()
     save_loop(loop, path / "checkpoint", {"wall_time": 0.0, "digests": {"config": config.digest()}})
     directory.write_config(config)
 
