@@ -17,6 +17,7 @@ if _IS_COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 from paramnoise.gymnasium_ids import register_ids  # noqa: E402
 from paramnoise.plugins import load_known_plugins  # noqa: E402
+from paramnoise.version import __version__ as __version__  # noqa: E402
 
 if TYPE_CHECKING:
     from paramnoise import noise, schedules
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
     from paramnoise.loops.frames import FrameStack
     from paramnoise.networks.own import register_network, register_optimizer
     from paramnoise.validation import UsageError
-
-__version__ = "0.2.0"
 
 __all__ = [
     "DDPG",

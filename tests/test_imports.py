@@ -13,6 +13,7 @@ import paramnoise
 ROOT = Path(paramnoise.__file__).parent
 ROOMS = (
     *(
+        "version",
         "validation",
         "keys",
         "plugins",

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from paramnoise import __version__
 from paramnoise.runs.reading import Header, opened, read_arrays, read_json
 from paramnoise.validation import UsageError
+from paramnoise.version import __version__
 
 State = TypeVar("State")
 INDEX = "checkpoint.json"

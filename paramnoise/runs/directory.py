@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paramnoise import __version__
 from paramnoise.plugins import loaded_plugins, missing_plugins_hint
 from paramnoise.runs import lock
 from paramnoise.runs.checkpoint import NO_FOLLOW, naming, temporary_of, write_atomically
 from paramnoise.runs.config import MAY_DIFFER, RunConfig
 from paramnoise.runs.reading import read_json, read_text
 from paramnoise.validation import UsageError
+from paramnoise.version import __version__
 
 FIRST_COLUMNS = (
     "step",
