@@ -237,9 +237,28 @@ class Agent:
         saved.save(self._loop, self.config, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path, env: EnvLike | None = None, **parts: Any) -> Self:
-        """Loads an agent of this class, as `paramnoise.load` does one of any."""
+    def load(
+        cls,
+        path: str | Path,
+        env: EnvLike | None = None,
+        *,
+        network: NetworkSetting = None,
+        critic_network: NetworkSetting = None,
+        optimizer: OptimizerSetting = None,
+    ) -> Self:
+        """Loads an agent of this class from what `save` wrote or from a run directory; nothing in it is executed.
+
+        `paramnoise.load` is that of `Agent`, and loads one of any class.
+
+        Args:
+            path: the directory.
+            env: the environment, if the agent was made with one that is not a Gymnasium id.
+            network: the factory of the agent's network, if it was made with one that is not registered.
+            critic_network: the same of the critic's.
+            optimizer: the agent's optimizer, likewise.
+        """
         directory = RunDirectory(Path(path))
+        parts = {"network": network, "critic_network": critic_network, "optimizer": optimizer}
         config = saved.read_config(directory, env, parts)
         kind: Any = cls if getattr(cls, "algorithm", "") == config.algorithm else agent_class(config.algorithm)
         if not issubclass(kind, cls):
@@ -268,24 +287,7 @@ def agent_class(name: str) -> type[Agent]:
     return _CLASSES[name]
 
 
-def load(
-    path: str | Path,
-    env: EnvLike | None = None,
-    *,
-    network: NetworkSetting = None,
-    critic_network: NetworkSetting = None,
-    optimizer: OptimizerSetting = None,
-) -> Agent:
-    """Loads an agent from what `save` wrote or from a run directory; nothing in it is executed.
-
-    Args:
-        path: the directory.
-        env: the environment, if the agent was made with one that is not a Gymnasium id.
-        network: the factory of the agent's network, if it was made with one that is not registered.
-        critic_network: the same of the critic's.
-        optimizer: the agent's optimizer, likewise.
-    """
-    return Agent.load(path, env, network=network, critic_network=critic_network, optimizer=optimizer)
+load = Agent.load
 
 
 def _from_files(

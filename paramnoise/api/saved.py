@@ -74,7 +74,7 @@ def unnamed_parts(config: RunConfig) -> dict[str, Any]:
 
 def copyable(env: EnvLike) -> EnvLike:
     """An environment that was given as an object, to be copied with its agent; trying to copy some would break them."""
-    if isinstance(env, AsyncVectorEnv):
+    if isinstance(getattr(env, "unwrapped", env), AsyncVectorEnv):
         raise UsageError("an AsyncVectorEnv's processes cannot be copied: save the agent, and load it with another")
     return env
 

@@ -66,13 +66,13 @@ class RunFiles:
         self._directory, self._checkpoint_seconds, self._tensorboard = directory, checkpoint_seconds, tensorboard
         self._wall_before, self._saved_step = 0.0, -1
         if checkpoint.is_in(directory.checkpoint):
-            facts = checkpoint.facts(directory.checkpoint)
+            facts = (
+                load_loop(loop, directory.checkpoint, member) if restores else checkpoint.facts(directory.checkpoint)
+            )
             if not facts.get("holds_experience", True):
                 raise UsageError(
                     f"{directory.path} is a run's best, kept without its experience: go on with the run itself"
                 )
-            if restores:
-                facts = load_loop(loop, directory.checkpoint, member)
             self._wall_before, self._saved_step = facts["wall_time"], loop.step
             directory.check_digests(facts.get("digests", {}), config, loop.step)
         self.first_step = loop.step
